@@ -1,0 +1,13 @@
+//! How much load can a language-model server carry under its latency SLO?
+//!
+//! plimsoll measures a live endpoint with its own load engine, searches for the largest load that
+//! still meets the SLO, and says how sure it is.
+
+pub mod loadgen;
+pub mod metrics;
+pub mod plan;
+pub mod rng;
+pub mod search;
+pub mod slo;
+pub mod units;
+pub mod verdict;

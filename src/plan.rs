@@ -1,0 +1,220 @@
+//! A plan: everything a run will do, resolved and checked, with every default explicit.
+//!
+//! A recipe and the command line are resolved into a plan once; the controller reads nothing else,
+//! and `plan.toml` in the run folder is the plan as it was used (secrets are named, never written).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::slo::Slo;
+
+/// Version of the plan's schema.
+pub const PLAN_VERSION: u32 = 1;
+
+/// What a run will do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Version of this schema.
+    pub plan_version: u32,
+    /// Name of the recipe, used for the run folder.
+    pub name: String,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// The objectives.
+    pub slo: Slo,
+    /// The server.
+    pub target: TargetPlan,
+    /// The loads that may be tried.
+    pub load: LoadRange,
+    /// How to search.
+    pub strategy: StrategyPlan,
+    /// What is sent.
+    pub workload: WorkloadPlan,
+    /// Size of the trials.
+    pub trial: TrialPlan,
+    /// What the search may cost.
+    pub budget: Budget,
+}
+
+/// The server under test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum TargetPlan {
+    /// A live endpoint.
+    Endpoint(EndpointPlan),
+    /// The embedded engine, started for the run.
+    Simulated(SimulatedPlan),
+}
+
+/// A live endpoint that speaks the OpenAI API.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointPlan {
+    /// Base URL, with or without `/v1`: `http://127.0.0.1:8000`.
+    pub url: String,
+    /// Which call is measured.
+    pub api: Api,
+    /// The model; found by `GET /v1/models` where absent.
+    pub model: Option<String>,
+    /// Whether the response is streamed.
+    pub streaming: bool,
+    /// The engine, where it should not be found out.
+    pub engine: Option<Engine>,
+    /// Environment variable that holds the API key.
+    pub api_key_env: Option<String>,
+    /// Further headers.
+    pub headers: BTreeMap<String, String>,
+    /// PEM file with the certificate authority to trust instead of the built-in ones.
+    pub ca_file: Option<String>,
+    /// Longest a request may take, seconds.
+    pub timeout_seconds: f64,
+    /// Fields added to the body of each request.
+    pub extra_body: BTreeMap<String, serde_json::Value>,
+}
+
+/// Which call is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// `POST /v1/chat/completions`
+    #[default]
+    Chat,
+    /// `POST /v1/completions`
+    Completions,
+}
+
+/// A kind of server, which decides how an exact output length is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// vLLM: `ignore_eos`, `min_tokens`.
+    Vllm,
+    /// SGLang: `ignore_eos`.
+    Sglang,
+    /// llama.cpp's server: `ignore_eos`; drops kept-alive connections.
+    LlamaServer,
+    /// TensorRT-LLM's server: `ignore_eos`, `min_tokens`.
+    TensorrtLlm,
+    /// The embedded simulated engine.
+    Simulated,
+    /// Anything else that speaks the OpenAI API: only `max_tokens` is sent.
+    Generic,
+}
+
+/// The embedded engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SimulatedPlan {
+    /// Name of the preset.
+    pub preset: String,
+    /// Virtual seconds that pass in a second of the wall clock.
+    pub speed: f64,
+}
+
+/// The loads that may be tried; nothing outside is ever sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadRange {
+    /// Fewest requests in flight.
+    pub min: u32,
+    /// Most requests in flight.
+    pub max: u32,
+}
+
+/// How to search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum StrategyPlan {
+    /// Cheap navigation, then trials of a fixed size at the boundary and a posterior over it.
+    Adaptive {
+        /// Relative width of the 95 % interval at which the search may stop.
+        precision: f64,
+    },
+    /// Geometric bracket, isotonic regression, interpolation, probes at the crossing.
+    Bisect {
+        /// Relative width of the bracket at which the search ends.
+        precision: f64,
+    },
+    /// Given levels, each measured once.
+    Grid {
+        /// The levels, ascending.
+        levels: Vec<u32>,
+    },
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadPlan {
+    /// Prompt lengths, tokens.
+    pub isl: Lengths,
+    /// Output lengths, tokens.
+    pub osl: Lengths,
+    /// How prompt tokens are counted.
+    pub tokenizer: TokenizerPlan,
+}
+
+/// A distribution of lengths in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum Lengths {
+    /// Always the same.
+    Fixed {
+        /// Tokens.
+        tokens: u32,
+    },
+    /// Lognormal, cut to `min..=max`.
+    Lognormal {
+        /// Arithmetic mean before the cut, tokens.
+        mean: f64,
+        /// Coefficient of variation.
+        cv: f64,
+        /// Shortest.
+        min: u32,
+        /// Longest.
+        max: u32,
+    },
+}
+
+/// How prompt tokens are counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "by", deny_unknown_fields)]
+pub enum TokenizerPlan {
+    /// The server's `/tokenize` where there is one, else calibrated from its `usage`.
+    #[default]
+    Auto,
+    /// A local Hugging Face `tokenizer.json`.
+    File {
+        /// Path of the file.
+        path: String,
+    },
+    /// The server's own `/tokenize`.
+    Server,
+    /// Calibrated from the `prompt_tokens` of the server's `usage`.
+    Usage,
+}
+
+/// Size of the trials.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialPlan {
+    /// Completions to count in a trial of fixed size; at least two for each user are counted.
+    pub requests: u32,
+    /// Shortest measured window, seconds.
+    pub min_seconds: f64,
+    /// Longest measured window, seconds.
+    pub max_seconds: f64,
+}
+
+/// What a search may cost; hard bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// Seconds on the run's clock.
+    pub seconds: Option<f64>,
+    /// Requests issued.
+    pub requests: Option<u64>,
+}

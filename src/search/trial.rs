@@ -1,0 +1,130 @@
+//! What a strategy asks for, and what it is told.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::{Counts, Summary};
+use crate::units::Load;
+use crate::verdict::{Reading, Verdict};
+
+/// The next step of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// Run this trial.
+    Trial(TrialSpec),
+    /// The search is over.
+    Done,
+}
+
+/// One trial to be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialSpec {
+    /// The load to run it at.
+    pub load: Load,
+    /// What it is for.
+    pub kind: TrialKind,
+    /// Whether a lower level is reached by cancelling requests (out of an overload) instead of
+    /// letting users leave as their requests end.
+    pub retreat: bool,
+    /// How the level is left to settle.
+    pub settle: Settle,
+    /// When it ends.
+    pub rule: StopRule,
+}
+
+/// What a trial is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialKind {
+    /// Warms the server up; counts for nothing else.
+    Warmup,
+    /// Finds the way to the boundary; ends as soon as its verdict is clear and only steers.
+    Navigate,
+    /// Measures, with a size fixed beforehand.
+    Measure,
+    /// Checks the answer's safe load.
+    Confirm,
+    /// Returns to an earlier load to see whether the server has drifted.
+    Anchor,
+}
+
+/// How a level is left to settle before anything counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settle {
+    /// Completions at the new level, as a multiple of the level.
+    pub completions_per_user: f64,
+    /// Whether the start of the series is cut by MSER-5 beyond that.
+    pub truncate: bool,
+}
+
+/// When a trial ends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "rule")]
+pub enum StopRule {
+    /// After this many measured completions, not before `min_seconds` of measuring, and in any case
+    /// `max_seconds` after the level has settled.
+    Fixed {
+        /// Completions to count.
+        requests: u32,
+        /// Shortest measured window, seconds.
+        min_seconds: f64,
+        /// Longest measured window, seconds.
+        max_seconds: f64,
+    },
+    /// As soon as the verdict is clear, or at `give_up` samples.
+    Clear {
+        /// Samples before any verdict.
+        least: u32,
+        /// Samples at which the trial ends unclear.
+        give_up: u32,
+        /// Standard errors that the margin must be away from 0.
+        z: f64,
+        /// Smallest margin (log scale) that is called clear.
+        margin: f64,
+        /// Longest measured window, seconds.
+        max_seconds: f64,
+    },
+    /// When the step time has stopped falling: two windows in a row that improve by less than
+    /// `improvement`.
+    Warm {
+        /// Length of a window, seconds.
+        window: f64,
+        /// Relative improvement that still counts as warming up.
+        improvement: f64,
+        /// Windows at the most.
+        windows: u32,
+    },
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialOutcome {
+    /// Number of the trial within the run, from 1.
+    pub id: u32,
+    /// What was asked for.
+    pub spec: TrialSpec,
+    /// The judgement.
+    pub verdict: Verdict,
+    /// What it says about each objective of the SLO, in order.
+    pub readings: Vec<Reading>,
+    /// When the level began to move, seconds on the run's clock.
+    pub began: f64,
+    /// When the level had settled.
+    pub settled: f64,
+    /// When the trial ended.
+    pub ended: f64,
+    /// Requests that ended during the trial.
+    pub counts: Counts,
+    /// Requests issued since the run began, at the trial's end.
+    pub issued_total: u64,
+    /// Completions a second at the settled level.
+    pub completion_rate: f64,
+    /// Mean TTFT of the samples, seconds; pending requests count with their age.
+    pub mean_ttft: Option<f64>,
+    /// Mean end-to-end latency of the samples, seconds.
+    pub mean_e2e: Option<f64>,
+    /// Median time between tokens, seconds.
+    pub step_time: Option<f64>,
+    /// The figures.
+    pub summary: Summary,
+}

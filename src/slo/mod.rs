@@ -1,0 +1,297 @@
+//! Service-level objectives: what they say, and what one request says about them.
+//!
+//! An SLO is a list of objectives `metric stat op threshold`; it is met when all are. An objective
+//! on a percentile is judged by counting: `ttft p95 < 500ms` says that at most 5 % of requests may
+//! take 500 ms or longer. That count is linear in the data, so a short trial estimates it without
+//! bias, which a percentile of a short trial does not.
+//!
+//! ```
+//! use plimsoll::slo::Slo;
+//! let slo = Slo::parse(["ttft p95 < 500ms", "tpot:p90<=50ms"]).unwrap();
+//! assert_eq!(slo.objectives[0].to_string(), "ttft p95 < 500 ms");
+//! assert_eq!(slo.objectives[1].allowed_misses(), Some(0.1));
+//! ```
+
+mod grammar;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use grammar::SloError;
+
+use crate::loadgen::record::RequestRecord;
+use crate::units::Seconds;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Time to first token.
+    Ttft,
+    /// Time to second token (after the first).
+    Ttst,
+    /// Inter-token latency: every gap between tokens is a sample.
+    Itl,
+    /// Time per output token of a request, after the first.
+    Tpot,
+    /// End-to-end latency.
+    E2e,
+    /// Longest gap within a request.
+    Stall,
+    /// Output tokens a second that one user sees: 1 / TPOT.
+    OutputTokensPerSecondPerUser,
+    /// Requests a second that meet every per-request objective.
+    Goodput,
+    /// Share of requests that meet every per-request objective.
+    Attainment,
+    /// Share of requests that failed.
+    Errors,
+}
+
+/// Which figure of the metric's samples is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stat {
+    /// Arithmetic mean.
+    Mean,
+    /// Percentile, in (0, 100).
+    Percentile(f64),
+    /// Largest sample.
+    Max,
+    /// The metric is one figure of the whole trial (goodput, attainment, errors).
+    Value,
+}
+
+/// How the figure is compared with the threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+}
+
+impl Op {
+    /// Whether `value` satisfies the comparison with `threshold`.
+    pub fn holds(self, value: f64, threshold: f64) -> bool {
+        match self {
+            Op::Less => value < threshold,
+            Op::AtMost => value <= threshold,
+            Op::Greater => value > threshold,
+            Op::AtLeast => value >= threshold,
+        }
+    }
+
+    /// Whether large values are the good ones.
+    pub fn wants_large(self) -> bool {
+        matches!(self, Op::Greater | Op::AtLeast)
+    }
+}
+
+/// One objective. The threshold is in seconds, tokens a second, requests a second, or a share.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Objective {
+    /// What is measured.
+    pub metric: Metric,
+    /// Which figure of it.
+    pub stat: Stat,
+    /// How it is compared.
+    pub op: Op,
+    /// With what: seconds, a rate per second, or a share 0..1.
+    pub threshold: f64,
+}
+
+/// A limit that each single request is held to; requests within all of them are good.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestLimit {
+    /// What is measured.
+    pub metric: Metric,
+    /// How it is compared.
+    pub op: Op,
+    /// With what: seconds or tokens a second.
+    pub threshold: f64,
+    /// For [`Metric::Itl`]: the share of a request's own gaps that may exceed the threshold.
+    pub allowed_gaps: f64,
+}
+
+/// A service-level objective: met when every objective is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+#[schemars(with = "Vec<String>")]
+pub struct Slo {
+    /// The objectives, in the order given.
+    pub objectives: Vec<Objective>,
+    /// What makes a single request a good one (goodput and attainment count these).
+    pub limits: Vec<RequestLimit>,
+}
+
+impl Slo {
+    /// Reads objectives in the SLO grammar: `<metric> <stat> <op> <value><unit>`, parts set apart by
+    /// blanks or `:`; several may stand in one text, set apart by `,` or `;`. vLLM's goodput form
+    /// `ttft:500 tpot:50` (milliseconds) is understood as limits on each request, of which 95 % must
+    /// keep all.
+    ///
+    /// # Errors
+    /// Says what was expected, and at which character.
+    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, SloError> {
+        grammar::parse(texts)
+    }
+
+    /// Whether a request is good: completed and within every limit.
+    pub fn is_good(&self, record: &RequestRecord) -> bool {
+        record.is_completed() && self.limits.iter().all(|limit| limit.holds(record))
+    }
+
+    /// Whether a limit on time to first token, inter-token gaps or the like is asked for, which only
+    /// a streamed response can tell.
+    pub fn needs_streaming(&self) -> bool {
+        let streamed = |metric: Metric| {
+            matches!(
+                metric,
+                Metric::Ttft
+                    | Metric::Ttst
+                    | Metric::Itl
+                    | Metric::Tpot
+                    | Metric::Stall
+                    | Metric::OutputTokensPerSecondPerUser
+            )
+        };
+        self.objectives.iter().any(|objective| streamed(objective.metric))
+            || self.limits.iter().any(|limit| streamed(limit.metric))
+    }
+
+    /// The tightest limit on time to first token, seconds, if there is one.
+    pub fn ttft_limit(&self) -> Option<f64> {
+        self.limits
+            .iter()
+            .filter(|limit| limit.metric == Metric::Ttft)
+            .map(|limit| limit.threshold)
+            .reduce(f64::min)
+    }
+}
+
+impl RequestLimit {
+    /// Whether a request keeps this limit. A figure that the request does not have (TPOT of a single
+    /// token) breaks no limit.
+    pub fn holds(&self, record: &RequestRecord) -> bool {
+        if self.metric == Metric::Itl {
+            let (mut over, mut all) = (0_u32, 0_u32);
+            record.for_each_itl(|gap| {
+                all += 1;
+                over += u32::from(!self.op.holds(gap, self.threshold));
+            });
+            return f64::from(over) <= self.allowed_gaps * f64::from(all);
+        }
+        self.metric.of_request(record).is_none_or(|value| self.op.holds(value, self.threshold))
+    }
+}
+
+impl Metric {
+    /// The metric's figure of one request, where it has one; `None` also for metrics that are not
+    /// figures of a request (ITL has many samples, goodput is the trial's).
+    pub fn of_request(self, record: &RequestRecord) -> Option<f64> {
+        match self {
+            Metric::Ttft => record.ttft(),
+            Metric::Ttst => record.ttst(),
+            Metric::Tpot => record.tpot(),
+            Metric::E2e => record.e2e(),
+            Metric::Stall => record.stall(),
+            Metric::OutputTokensPerSecondPerUser => record.tpot().map(|tpot| 1.0 / tpot),
+            Metric::Itl | Metric::Goodput | Metric::Attainment | Metric::Errors => None,
+        }
+    }
+
+    /// The name used in the grammar and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Ttft => "ttft",
+            Metric::Ttst => "ttst",
+            Metric::Itl => "itl",
+            Metric::Tpot => "tpot",
+            Metric::E2e => "e2e",
+            Metric::Stall => "stall",
+            Metric::OutputTokensPerSecondPerUser => "output-tokens-per-second-per-user",
+            Metric::Goodput => "goodput",
+            Metric::Attainment => "attainment",
+            Metric::Errors => "errors",
+        }
+    }
+
+    /// Whether the metric is a duration.
+    pub fn is_time(self) -> bool {
+        matches!(self, Metric::Ttft | Metric::Ttst | Metric::Itl | Metric::Tpot | Metric::E2e | Metric::Stall)
+    }
+}
+
+impl Objective {
+    /// The share of samples that may break the threshold, for objectives that are judged by
+    /// counting: percentiles, the maximum, attainment and errors. `None` for means and goodput.
+    pub fn allowed_misses(&self) -> Option<f64> {
+        match (self.metric, self.stat) {
+            (Metric::Attainment, _) => Some(round_share(1.0 - self.threshold)),
+            (Metric::Errors, _) => Some(self.threshold),
+            (_, Stat::Percentile(p)) if self.op.wants_large() => Some(round_share(p / 100.0)),
+            (_, Stat::Percentile(p)) => Some(round_share(1.0 - p / 100.0)),
+            (_, Stat::Max) => Some(0.0),
+            _ => None,
+        }
+    }
+
+    /// Distance of `figure` from the threshold on the log scale, positive when missed: 0.1 is about
+    /// 10 % beyond the limit.
+    pub fn margin(&self, figure: f64) -> f64 {
+        let ratio = (figure.max(1e-12) / self.threshold.max(1e-12)).ln();
+        if self.op.wants_large() { -ratio } else { ratio }
+    }
+}
+
+/// Takes the rounding of binary fractions off a share: 1 - 0.95 is 0.05.
+fn round_share(share: f64) -> f64 {
+    (share * 1e9).round() / 1e9
+}
+
+impl fmt::Display for Stat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stat::Mean => f.write_str("mean"),
+            Stat::Percentile(p) => write!(f, "p{p}"),
+            Stat::Max => f.write_str("max"),
+            Stat::Value => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Op::Less => "<",
+            Op::AtMost => "<=",
+            Op::Greater => ">",
+            Op::AtLeast => ">=",
+        })
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.metric.name())?;
+        if self.stat != Stat::Value {
+            write!(f, " {}", self.stat)?;
+        }
+        write!(f, " {} ", self.op)?;
+        if self.metric.is_time() {
+            write!(f, "{}", Seconds(self.threshold))
+        } else if matches!(self.metric, Metric::Attainment | Metric::Errors) {
+            write!(f, "{}%", round_share(self.threshold * 100.0))
+        } else {
+            write!(f, "{}", self.threshold)
+        }
+    }
+}
