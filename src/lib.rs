@@ -11,3 +11,4 @@ pub mod search;
 pub mod slo;
 pub mod units;
 pub mod verdict;
+pub mod workload;
