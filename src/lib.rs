@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod plan;
 pub mod rng;
 pub mod search;
+pub mod sim;
 pub mod slo;
 pub mod units;
 pub mod verdict;
