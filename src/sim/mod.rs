@@ -4,3 +4,6 @@
 //! as a load of closed-loop users, so that whole searches run in virtual time.
 
 pub mod model;
+pub mod presets;
+pub mod session;
+pub mod traffic;

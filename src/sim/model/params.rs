@@ -6,7 +6,7 @@ use thiserror::Error;
 pub const BLOCK: u32 = 16;
 
 /// A simulated server. Times are seconds, rates per second, shares 0..1.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// How long an engine step takes.
     pub cost: StepCost,

@@ -124,7 +124,7 @@ fn a_paged_server_preempts_the_youngest_and_computes_it_again() {
 fn a_paged_server_never_holds_more_than_its_cache() {
     let tight = Params { kv: KvPolicy::Paged { blocks: 60 }, ..params() };
     for speculation in [None, Some(Speculation { draft: 3, acceptance: 0.7 })] {
-        let mut model = Model::new(Params { speculation, ..tight.clone() }, 1);
+        let mut model = Model::new(Params { speculation, ..tight }, 1);
         let mut stream = Stream::new(9, "test");
         let jobs = (0..60).map(|id| job(id, 1 + stream.below(400) as u32, 1 + stream.below(300) as u32));
         jobs.for_each(|job| model.submit(job));
@@ -243,7 +243,7 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
         ..params()
     };
     let jobs: Vec<Job> = (0..50).map(|id| job(id, 70, 20)).collect();
-    let (_, one) = run(noisy.clone(), &jobs);
+    let (_, one) = run(noisy, &jobs);
     let (_, two) = run(noisy, &jobs);
     assert_eq!(one, two);
 }
