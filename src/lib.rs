@@ -6,6 +6,7 @@
 pub mod loadgen;
 pub mod metrics;
 pub mod plan;
+pub mod recipe;
 pub mod rng;
 pub mod search;
 pub mod sim;
