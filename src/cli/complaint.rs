@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use plimsoll::recipe::RecipeError;
 
 use super::exit::ExitCode;
@@ -61,6 +61,13 @@ pub fn print_usage(error: &clap::Error) -> ExitCode {
             return ExitCode::Usage;
         }
         _ => {}
+    }
+    // A value that cannot be read says itself what would be right.
+    if let (Some(flag), Some(cause)) = (error.get(ContextKind::InvalidArg), std::error::Error::source(error))
+    {
+        let flag = flag.to_string();
+        show(&format!("`{}`: {cause}", flag.split_whitespace().next().unwrap_or_default()), None);
+        return ExitCode::Usage;
     }
     let (message, hint) = condense(&error.render().to_string());
     show(&message, Some(&hint));

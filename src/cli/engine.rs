@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use plimsoll::plan::Plan;
+use plimsoll::sim::presets::Preset;
 
 use super::exit::ExitCode;
 
@@ -22,8 +23,8 @@ pub struct Settings {
 /// The simulated engine as a server of its own.
 #[derive(Clone, Debug)]
 pub struct SimulateSettings {
-    /// Name of a preset that exists.
-    pub preset: String,
+    /// What to play.
+    pub preset: &'static Preset,
     /// Where to listen.
     pub address: SocketAddr,
     /// Seconds of its time that pass in a second.
@@ -44,5 +45,5 @@ pub async fn measure(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode>
 
 /// Serves until interrupted.
 pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
-    bail!("simulation of `{}` at {}: not wired yet", settings.preset, settings.address)
+    bail!("simulation of `{}` at {}: not wired yet", settings.preset.name, settings.address)
 }

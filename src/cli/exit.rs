@@ -16,8 +16,6 @@ pub enum ExitCode {
     Void = 5,
     /// The server cannot be reached.
     Unreachable = 6,
-    /// A gate in CI mode failed.
-    GateFailed = 7,
     /// Ended by Ctrl-C.
     Interrupted = 130,
 }

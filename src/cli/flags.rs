@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use plimsoll::plan::Plan;
 use plimsoll::recipe::{
@@ -15,7 +14,6 @@ use plimsoll::slo::Slo;
 use super::complaint::Complaint;
 use super::engine::Settings;
 use super::exit::ExitCode;
-use super::presets;
 
 /// What is measured, and what is asked of it.
 #[derive(Debug, Args)]
@@ -138,7 +136,7 @@ impl CommonFlags {
         };
         let slo = match self.slo.as_slice() {
             [] => None,
-            texts => Some(Slo::parse(texts.iter().map(String::as_str)).context("`--slo`")?),
+            texts => Some(Slo::parse(texts.iter().map(String::as_str))?),
         };
         let flags = Recipe {
             seed: self.workload.seed,
@@ -151,7 +149,7 @@ impl CommonFlags {
             },
             ..further
         };
-        let plan = recipe.changed_by(flags).into_plan(name.as_deref(), purpose, &presets::defaults())?;
+        let plan = recipe.changed_by(flags).into_plan(name.as_deref(), purpose)?;
         let OutputFlags { out, json, quiet } = self.output;
         Ok((plan, Settings { out, json, quiet }))
     }

@@ -6,7 +6,6 @@ mod exit;
 mod flags;
 mod measure;
 mod output;
-mod presets;
 mod recipes;
 mod search;
 mod simulate;
@@ -29,7 +28,7 @@ use self::exit::ExitCode;
 #[command(version, max_term_width = 100, after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
     /// Tell on stderr what is being done; twice for details.
-    #[arg(short, long, action = ArgAction::Count, global = true)]
+    #[arg(short, long, action = ArgAction::Count, global = true, display_order = 900)]
     verbose: u8,
 
     #[command(subcommand)]
@@ -52,7 +51,6 @@ Exit codes:
   4    the SLO is met at the highest load allowed: the answer is a lower bound
   5    no valid measurement could be made
   6    the server cannot be reached
-  7    a gate in CI mode failed
   130  interrupted";
 
 /// Runs the program and gives its exit code.

@@ -7,7 +7,7 @@ use plimsoll::recipe::{Loaded, Purpose, READY, ReadyRecipe, Recipe};
 
 use super::complaint::Complaint;
 use super::exit::ExitCode;
-use super::{output, presets};
+use super::output;
 
 /// List, show and check recipes: searches written down in TOML.
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ fn unknown(name: &str) -> Complaint {
 /// flags can add is not missed here.
 fn validate(file: &std::path::Path) -> anyhow::Result<String> {
     let Loaded { name, recipe } = Loaded::from_file(file)?;
-    recipe.into_plan(Some(&name), Purpose::Measure, &presets::defaults())?;
+    recipe.into_plan(Some(&name), Purpose::Measure)?;
     Ok(format!("`{}` is valid\n", file.display()))
 }
 

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use plimsoll::recipe::{
-    Bounds, BudgetSection, Count, Duration, LoadSection, Precision, Purpose, Recipe, StrategyName, StrategySection,
-    TrialSection,
+    Bounds, BudgetSection, Count, Duration, LoadSection, Precision, Purpose, Recipe, StrategyName,
+    StrategySection, TrialSection,
 };
 
 use super::exit::ExitCode;
@@ -18,10 +18,10 @@ use super::{block_on, engine};
 #[command(after_help = EXAMPLES)]
 pub struct Search {
     #[command(flatten)]
-    common: CommonFlags,
+    how: SearchFlags,
 
     #[command(flatten)]
-    how: SearchFlags,
+    common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
@@ -70,7 +70,11 @@ impl Search {
             Purpose::Search,
             Recipe {
                 load: LoadSection { concurrency: how.concurrency },
-                strategy: StrategySection { kind: how.strategy, precision: how.precision, levels: how.levels },
+                strategy: StrategySection {
+                    kind: how.strategy,
+                    precision: how.precision,
+                    levels: how.levels,
+                },
                 trial: TrialSection { requests: how.requests, ..TrialSection::default() },
                 budget: BudgetSection { duration: how.budget, requests: how.max_requests },
                 ..Recipe::default()

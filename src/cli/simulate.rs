@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
-use plimsoll::recipe::Speed;
+use plimsoll::recipe::{Speed, choose_preset};
 
 use super::exit::ExitCode;
-use super::{block_on, engine, presets};
+use super::{block_on, engine};
 
 /// Run the simulated engine as a server of its own.
 ///
@@ -44,7 +44,7 @@ Example:
 impl Simulate {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let settings = engine::SimulateSettings {
-            preset: presets::choose(self.preset.as_deref())?,
+            preset: choose_preset(self.preset.as_deref())?,
             address: SocketAddr::new(self.host, self.port),
             speed: self.speed.map_or(1.0, |Speed(factor)| factor),
             seed: self.seed,

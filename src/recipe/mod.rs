@@ -18,7 +18,7 @@
 //!     "example.toml",
 //! )
 //! .unwrap();
-//! let plan = recipe.into_plan(Some("example"), Purpose::Search, &[]).unwrap();
+//! let plan = recipe.into_plan(Some("example"), Purpose::Search).unwrap();
 //! assert_eq!(plan.load, LoadRange { min: 1, max: 64 });
 //! ```
 
@@ -37,7 +37,7 @@ pub use error::RecipeError;
 pub use lengths::TokenLengths;
 pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Speed};
 pub use ready::{READY, ReadyRecipe};
-pub use resolve::{PresetDefaults, Purpose};
+pub use resolve::{Purpose, choose_preset};
 pub use written::{
     BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TrialSection, WorkloadSection,
 };

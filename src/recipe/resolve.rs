@@ -8,6 +8,7 @@ use crate::plan::{
     Api, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, SimulatedPlan, StrategyPlan,
     TargetPlan, TrialPlan, WorkloadPlan,
 };
+use crate::sim::presets::{self, Preset};
 use crate::slo::Slo;
 
 /// What a plan is for.
@@ -17,19 +18,6 @@ pub enum Purpose {
     Search,
     /// To measure, which an SLO only judges.
     Measure,
-}
-
-/// What a recipe takes from a preset of the simulated engine where it says nothing itself.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PresetDefaults {
-    /// Name of the preset.
-    pub name: String,
-    /// Its SLO.
-    pub slo: Slo,
-    /// Its prompt lengths.
-    pub isl: Lengths,
-    /// Its output lengths.
-    pub osl: Lengths,
 }
 
 /// Loads that may be tried.
@@ -52,22 +40,18 @@ const TRIAL_SECONDS: (f64, f64) = (1.0, 120.0);
 const TIMEOUT: f64 = 600.0;
 
 impl Recipe {
-    /// Resolves the recipe. `name` is the recipe's, where it has one; `presets` are those of the
-    /// simulated engine, the default first.
+    /// Resolves the recipe; `name` is its own, where it has one.
     ///
     /// # Errors
     /// Names the fields that contradict each other, or the one that is wanting, and the mend.
-    pub fn into_plan(
-        self,
-        name: Option<&str>,
-        purpose: Purpose,
-        presets: &[PresetDefaults],
-    ) -> Result<Plan, RecipeError> {
+    pub fn into_plan(self, name: Option<&str>, purpose: Purpose) -> Result<Plan, RecipeError> {
         self.check()?;
-        let preset = self.target.preset(presets)?;
+        let preset = self.target.preset()?;
         let slo = match (self.slo, preset) {
             (Some(slo), _) => slo,
-            (None, Some(preset)) => preset.slo.clone(),
+            (None, Some(preset)) => {
+                Slo::parse(preset.slo.iter().copied()).map_err(|error| RecipeError::new(error.to_string()))?
+            }
             (None, None) if purpose == Purpose::Measure => Slo::none(),
             (None, None) => {
                 return Err(RecipeError::new("no SLO is given, so there is nothing to search for").hint(
@@ -79,7 +63,7 @@ impl Recipe {
         let (strategy, load) = resolve_search(self.strategy, self.load.concurrency);
         let target = match preset {
             Some(preset) => TargetPlan::Simulated(SimulatedPlan {
-                preset: preset.name.clone(),
+                preset: preset.name.to_owned(),
                 speed: self.target.speed.unwrap_or(Speed(1.0)).0,
             }),
             None => TargetPlan::Endpoint(self.target.into_endpoint()?),
@@ -89,6 +73,9 @@ impl Recipe {
             osl: self.workload.osl.map_or(preset.map_or(OSL, |preset| preset.osl), |lengths| lengths.0),
             tokenizer: self.workload.tokenizer.map(|Tokenizer(plan)| plan).unwrap_or_default(),
         };
+        if let Some(preset) = preset {
+            check_context(preset, &workload)?;
+        }
         Ok(Plan {
             plan_version: PLAN_VERSION,
             name: folder_name(name, &target),
@@ -109,11 +96,11 @@ impl Recipe {
 
 impl TargetSection {
     /// The preset of the simulated engine that is asked for; none where an endpoint is.
-    fn preset<'a>(&self, presets: &'a [PresetDefaults]) -> Result<Option<&'a PresetDefaults>, RecipeError> {
+    fn preset(&self) -> Result<Option<&'static Preset>, RecipeError> {
         if self.url.is_some() {
             if self.speed.is_some() {
                 return Err(RecipeError::new(
-                    "`target.speed` (`--speed`) is the simulated engine's, but `target.url` is given",
+                    "`target.speed` (`--speed`) is the simulated engine's, but `target.url` (`--url`) is given",
                 )
                 .hint("leave the speed out"));
             }
@@ -127,23 +114,7 @@ impl TargetSection {
                 "give the endpoint's URL, or leave `{field}` out to measure the simulated engine"
             )));
         }
-        let names = || presets.iter().map(|preset| preset.name.as_str());
-        let Some(wanted) = self.simulated.as_deref().or_else(|| names().next()) else {
-            return Err(RecipeError::new("no `target.url` (`--url`) is given"));
-        };
-        match presets.iter().find(|preset| preset.name == wanted) {
-            Some(preset) => Ok(Some(preset)),
-            None => {
-                let list = names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                Err(RecipeError::new(format!(
-                    "the simulated engine has no preset `{wanted}` (`target.simulated`)"
-                ))
-                .hint(match closest(wanted, names()) {
-                    Some(name) => format!("did you mean `{name}`? (there are {list})"),
-                    None => format!("there are {list}"),
-                }))
-            }
-        }
+        choose_preset(self.simulated.as_deref()).map(Some)
     }
 
     fn into_endpoint(self) -> Result<EndpointPlan, RecipeError> {
@@ -161,6 +132,42 @@ impl TargetSection {
             extra_body: self.extra_body.unwrap_or_default(),
         })
     }
+}
+
+/// The preset of this name, or the default one.
+///
+/// # Errors
+/// When there is none of this name; says which there are.
+pub fn choose_preset(name: Option<&str>) -> Result<&'static Preset, RecipeError> {
+    let Some(name) = name else { return Ok(&presets::SMALL) };
+    presets::find(name).ok_or_else(|| {
+        let names = || presets::ALL.iter().map(|preset| preset.name);
+        let list = names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        RecipeError::new(format!("the simulated engine has no preset `{name}`")).hint(
+            match closest(name, names()) {
+                Some(name) => format!("did you mean `{name}`? (there are {list})"),
+                None => format!("there are {list}"),
+            },
+        )
+    })
+}
+
+/// Refuses requests that the simulated engine would refuse one by one.
+fn check_context(preset: &Preset, workload: &WorkloadPlan) -> Result<(), RecipeError> {
+    let longest = |lengths: Lengths| match lengths {
+        Lengths::Fixed { tokens } => u64::from(tokens),
+        Lengths::Lognormal { max, .. } => u64::from(max),
+    };
+    let (prompt, output) = (longest(workload.isl), longest(workload.osl));
+    if prompt + output <= u64::from(preset.max_model_len) {
+        return Ok(());
+    }
+    Err(RecipeError::new(format!(
+        "prompts of up to {prompt} and outputs of up to {output} tokens do not fit the context of {} tokens of the \
+         simulated engine's preset `{}`",
+        preset.max_model_len, preset.name
+    ))
+    .hint("lower `--isl` or `--osl` (their `max`), or take a preset with a longer context (`--simulated`)"))
 }
 
 /// The strategy with its settings, and the range that its loads stay in.
@@ -229,25 +236,14 @@ mod tests {
     use super::*;
     use crate::recipe::ready::READY;
 
-    fn presets() -> Vec<PresetDefaults> {
-        ["small", "large"]
-            .map(|name| PresetDefaults {
-                name: name.to_owned(),
-                slo: Slo::parse(["ttft p95 < 300ms"]).unwrap(),
-                isl: Lengths::Fixed { tokens: 100 },
-                osl: Lengths::Fixed { tokens: 20 },
-            })
-            .to_vec()
-    }
-
     fn plan(text: &str) -> Plan {
         let recipe = Recipe::from_toml(text, "test.toml").unwrap();
-        recipe.into_plan(None, Purpose::Search, &presets()).unwrap()
+        recipe.into_plan(None, Purpose::Search).unwrap()
     }
 
     fn problem(text: &str) -> String {
         let recipe = Recipe::from_toml(text, "test.toml").unwrap();
-        let error = recipe.into_plan(None, Purpose::Search, &presets()).unwrap_err();
+        let error = recipe.into_plan(None, Purpose::Search).unwrap_err();
         format!("{}; {}", error.message, error.hint.unwrap_or_default())
     }
 
@@ -258,8 +254,8 @@ mod tests {
             plan.target,
             TargetPlan::Simulated(SimulatedPlan { preset: "small".to_owned(), speed: 1.0 })
         );
-        assert_eq!(plan.slo, presets()[0].slo);
-        assert_eq!(plan.workload.isl, Lengths::Fixed { tokens: 100 });
+        assert_eq!(plan.slo, Slo::parse(presets::SMALL.slo.iter().copied()).unwrap());
+        assert_eq!(plan.workload.isl, presets::SMALL.isl);
         assert_eq!(plan.load, LoadRange { min: 1, max: 1024 });
         assert_eq!(plan.strategy, StrategyPlan::Adaptive { precision: ADAPTIVE_PRECISION });
         assert_eq!(plan.name, "small");
@@ -270,7 +266,7 @@ mod tests {
         let text = "[target]\nurl = 'http://127.0.0.1:1'";
         assert!(problem(text).contains("no SLO is given"));
         let recipe = Recipe::from_toml(text, "test.toml").unwrap();
-        let plan = recipe.into_plan(None, Purpose::Measure, &[]).unwrap();
+        let plan = recipe.into_plan(None, Purpose::Measure).unwrap();
         assert_eq!(plan.slo, Slo::none());
         assert_eq!(toml::from_str::<Plan>(&toml::to_string(&plan).unwrap()).unwrap(), plan);
     }
@@ -282,6 +278,13 @@ mod tests {
             problem("slo=['e2e p95<1s']\n[target]\nurl='http://a'\nspeed = 2").contains("`target.speed`")
         );
         assert!(problem("[target]\nsimulated = 'smal'").contains("did you mean `small`?"));
+    }
+
+    #[test]
+    fn lengths_beyond_the_simulated_context_are_refused() {
+        let problem = problem("[workload]\nisl = 4000\nosl = 97");
+        assert!(problem.contains("context of 4096 tokens"), "{problem}");
+        assert_eq!(plan("[workload]\nisl = 4000\nosl = 96").workload.isl, Lengths::Fixed { tokens: 4000 });
     }
 
     #[test]
@@ -310,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_recipes_name_is_made_fit_for_a_folder() {
-        let plan = Recipe::default().into_plan(Some("my search/1"), Purpose::Search, &presets()).unwrap();
+        let plan = Recipe::default().into_plan(Some("my search/1"), Purpose::Search).unwrap();
         assert_eq!(plan.name, "my-search-1");
     }
 
@@ -329,7 +332,7 @@ mod tests {
         for ready in READY {
             let recipe = Recipe::from_toml(ready.text, ready.name).unwrap();
             assert!(recipe.description.is_some(), "{}", ready.name);
-            if let Err(error) = recipe.into_plan(Some(ready.name), Purpose::Search, &presets()) {
+            if let Err(error) = recipe.into_plan(Some(ready.name), Purpose::Search) {
                 panic!("{}: {error}", ready.name);
             }
         }
