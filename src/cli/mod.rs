@@ -90,11 +90,12 @@ fn log_to_stderr(verbose: u8) {
         2 => "debug",
         _ => "trace",
     };
-    tracing_subscriber::fmt()
+    // Fails only where a subscriber is set already, which then is the one wanted.
+    let _ = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(format!("plimsoll={level}")))
         .with_writer(std::io::stderr)
         .without_time()
-        .init();
+        .try_init();
 }
 
 #[cfg(test)]

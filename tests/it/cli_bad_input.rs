@@ -129,4 +129,11 @@ fn a_recipe_that_cannot_be_used_is_named_with_file_line_and_field() {
         stderr,
         "error: recipe `my.toml`, line 2, `load.concurrency`: `8..1` runs backwards; write `1..8`\n"
     );
+    fs::write(folder.path().join("my.toml"), "[target]\nsimulated = \"smal\"\n").unwrap();
+    let stderr = complaint_in(folder.path(), &["recipes", "validate", "my.toml"]);
+    assert!(
+        stderr
+            .starts_with("error: recipe `my.toml`: the simulated engine has no preset `smal`\nhint: did you"),
+        "{stderr}"
+    );
 }

@@ -28,6 +28,14 @@ fn a_shown_recipe_can_be_saved_and_is_valid() {
 }
 
 #[test]
+fn a_recipe_that_leaves_the_server_to_the_flags_is_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, "[target]\nmodel = \"m\"\n").unwrap();
+    assert!(stdout(&["recipes", "validate", path.to_str().unwrap()]).ends_with(" is valid\n"));
+}
+
+#[test]
 fn the_committed_schema_is_current() {
     let committed =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/recipe.schema.json"));
