@@ -6,8 +6,10 @@
 pub mod loadgen;
 pub mod metrics;
 pub mod plan;
+pub mod recipe;
 pub mod rng;
 pub mod search;
+pub mod sim;
 pub mod slo;
 pub mod units;
 pub mod verdict;

@@ -1,0 +1,319 @@
+//! A load of closed-loop users on a simulated server, in virtual time.
+//!
+//! It is the same [`Session`] that a load over the wire is, so trials and searches run on it
+//! unchanged; only that nobody waits: its futures are ready at once (see [`ready`]). The clock moves
+//! by whole engine steps, so [`SimSession::advance`] may end later than asked by part of a step.
+//!
+//! ```
+//! use plimsoll::loadgen::session::{Excess, Session, SessionEvent, Wake};
+//! use plimsoll::sim::presets;
+//! use plimsoll::sim::session::{SimSession, ready};
+//! let preset = presets::SMALL;
+//! let mut session = SimSession::new(preset.params, preset.traffic(), 7);
+//! session.set_level(8, 1.0, Excess::Retire);
+//! ready(session.advance(Wake { at: 60.0, ended: 100, first_tokens: u32::MAX })).unwrap();
+//! let ended = session.take_events().iter().filter(|e| matches!(e, SessionEvent::Ended(_))).count();
+//! assert!(ended >= 100 && session.now() < 60.0);
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::loadgen::record::{Failure, Outcome, Phase, RequestRecord};
+use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionError, SessionEvent, Wake};
+use crate::sim::model::{Event, Job, Model, Params, Served};
+use crate::sim::traffic::{Sampler, Traffic};
+
+/// A closed loop on a [`Model`].
+#[derive(Clone, Debug)]
+pub struct SimSession {
+    model: Model,
+    sampler: Sampler,
+    /// The level asked for.
+    target: u32,
+    /// Users there are: the requests in flight.
+    users: u32,
+    additions: Option<Additions>,
+    issued: u64,
+    levels: LevelHistory,
+    happened: Vec<SessionEvent>,
+    events: Vec<Event>,
+    /// Gaps of the requests in flight, where they are recorded.
+    gaps: Option<HashMap<u64, Gaps>>,
+}
+
+/// Users still to come.
+#[derive(Clone, Copy, Debug)]
+struct Additions {
+    next: f64,
+    interval: f64,
+}
+
+/// Arrivals of the tokens of one request.
+#[derive(Clone, Debug, Default)]
+struct Gaps {
+    latest: f64,
+    gaps_us: Vec<u32>,
+    tokens: Vec<u32>,
+}
+
+/// The value of a future that never waits.
+///
+/// # Panics
+/// When the future does wait, which those of a [`SimSession`] never do.
+pub fn ready<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("a future of virtual time waited"),
+    }
+}
+
+impl SimSession {
+    /// A load without users on an idle server. Records have no gaps between tokens; their TPOT and
+    /// all else is exact.
+    pub fn new(params: Params, traffic: Traffic, seed: u64) -> Self {
+        Self {
+            model: Model::new(params, seed),
+            sampler: Sampler::new(traffic, seed),
+            target: 0,
+            users: 0,
+            additions: None,
+            issued: 0,
+            levels: LevelHistory::default(),
+            happened: Vec::new(),
+            events: Vec::new(),
+            gaps: None,
+        }
+    }
+
+    /// The same, with the gaps between tokens in every record (for ITL, TTST and stalls; costs
+    /// about as much again for each token).
+    pub fn with_gaps(params: Params, traffic: Traffic, seed: u64) -> Self {
+        let mut session = Self::new(params, traffic, seed);
+        session.model.report_tokens(true);
+        session.gaps = Some(HashMap::new());
+        session
+    }
+
+    /// The server.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Sends the request of a user.
+    fn issue(&mut self, at: f64) {
+        let (isl, osl) = self.sampler.draw();
+        let id = self.issued;
+        self.issued += 1;
+        self.model.submit(Job { id, arrival: at, isl, osl, may_stop: true });
+    }
+
+    /// Lets the users come whose time it is.
+    fn add_due(&mut self) {
+        let now = self.model.now();
+        while let Some(additions) = self.additions {
+            if self.users >= self.target {
+                self.additions = None;
+                break;
+            }
+            if additions.next > now {
+                break;
+            }
+            self.additions = Some(Additions { next: additions.next + additions.interval, ..additions });
+            self.users += 1;
+            self.levels.push(additions.next, self.users);
+            self.issue(additions.next);
+        }
+        if self.users >= self.target {
+            self.additions = None;
+        }
+    }
+
+    /// A user's request has ended: the next one is sent, or a surplus user leaves.
+    fn user_is_free(&mut self) {
+        if self.users > self.target {
+            self.users -= 1;
+            self.levels.push(self.model.now(), self.users);
+        } else {
+            self.issue(self.model.now());
+        }
+    }
+
+    /// Takes in what a step brought; returns how many requests ended and how many first tokens came.
+    fn take_in(&mut self) -> (u32, u32) {
+        let (mut ended, mut firsts) = (0, 0);
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                Event::FirstToken { id, arrival, at } => {
+                    firsts += 1;
+                    self.happened.push(SessionEvent::FirstToken { id, sent: arrival, at });
+                }
+                Event::Tokens { id, count, at } => self.note_tokens(id, count, at),
+                Event::Finished(served) => {
+                    ended += 1;
+                    let finish = if served.stopped_early { "stop" } else { "length" };
+                    self.record(&served, Outcome::Completed { finish: Some(finish.to_owned()) });
+                    self.user_is_free();
+                }
+                Event::Failed { job, at } => {
+                    ended += 1;
+                    let detail = "500 Internal Server Error: simulated failure".to_owned();
+                    let outcome = Outcome::Failed { cause: Failure::Server, detail };
+                    let mut record = blank(&job, outcome);
+                    record.ended = at;
+                    self.happened.push(SessionEvent::Ended(Box::new(record)));
+                    self.user_is_free();
+                }
+            }
+        }
+        self.events = events;
+        (ended, firsts)
+    }
+
+    fn note_tokens(&mut self, id: u64, count: u32, at: f64) {
+        let Some(gaps) = &mut self.gaps else { return };
+        let gaps = gaps.entry(id).or_default();
+        if !gaps.tokens.is_empty() {
+            gaps.gaps_us.push(((at - gaps.latest) * 1e6).round() as u32);
+        }
+        gaps.latest = at;
+        gaps.tokens.push(count);
+    }
+
+    /// Notes the end of a request that the server has worked on.
+    fn record(&mut self, served: &Served, outcome: Outcome) {
+        let mut record = blank(&served.job, outcome);
+        let completed = record.is_completed();
+        record.first = served.first;
+        record.last = served.latest;
+        record.ended = if completed { served.latest.unwrap_or(self.model.now()) } else { self.model.now() };
+        record.isl_server = Some(served.job.isl);
+        record.osl_server = Some(served.tokens);
+        record.queued = served.admitted.map(|admitted| admitted - served.job.arrival);
+        if let Some(gaps) = self.gaps.as_mut().and_then(|all| all.remove(&served.job.id)) {
+            record.gaps_us = gaps.gaps_us;
+            if gaps.tokens.iter().any(|&tokens| tokens > 1) {
+                record.chunk_tokens = gaps.tokens;
+            }
+        }
+        self.happened.push(SessionEvent::Ended(Box::new(record)));
+    }
+
+    /// Takes a request out of the server.
+    fn remove(&mut self, id: u64, outcome: Outcome) {
+        if let Some(served) = self.model.cancel(id) {
+            self.record(&served, outcome);
+            self.users = self.users.saturating_sub(1);
+        }
+    }
+}
+
+/// A record of which only the request is known.
+fn blank(job: &Job, outcome: Outcome) -> RequestRecord {
+    RequestRecord {
+        id: job.id,
+        trial: 0,
+        phase: Phase::Measured,
+        sent: job.arrival,
+        first: None,
+        last: None,
+        ended: job.arrival,
+        gaps_us: Vec::new(),
+        chunk_tokens: Vec::new(),
+        isl: job.isl,
+        isl_server: None,
+        osl: job.osl,
+        osl_server: None,
+        outcome,
+        resends: 0,
+        queued: None,
+    }
+}
+
+impl Session for SimSession {
+    fn now(&self) -> f64 {
+        self.model.now()
+    }
+
+    fn set_level(&mut self, users: u32, spread: f64, excess: Excess) {
+        let now = self.model.now();
+        self.target = users;
+        self.additions = None;
+        if users > self.users {
+            let interval = spread.max(0.0) / f64::from(users - self.users);
+            self.additions = Some(Additions { next: now, interval });
+            self.add_due();
+        } else if excess == Excess::Abort && users < self.users {
+            let mut youngest: Vec<(f64, u64)> =
+                self.model.in_service().map(|served| (served.job.arrival, served.job.id)).collect();
+            youngest.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+            for &(_, id) in youngest.iter().take((self.users - users) as usize) {
+                self.remove(id, Outcome::Cancelled);
+            }
+            self.levels.push(now, self.users);
+        }
+    }
+
+    async fn advance(&mut self, wake: Wake) -> Result<(), SessionError> {
+        let (mut ended, mut firsts) = (0, 0);
+        while self.model.now() < wake.at && ended < wake.ended && firsts < wake.first_tokens {
+            self.add_due();
+            if self.model.step(&mut self.events) {
+                let (more_ended, more_firsts) = self.take_in();
+                ended += more_ended;
+                firsts += more_firsts;
+            } else if let Some(additions) = self.additions {
+                self.model.wait_until(additions.next.min(wake.at));
+            } else if wake.at.is_finite() {
+                self.model.wait_until(wake.at);
+            } else {
+                return Err(SessionError::Client(
+                    "nothing to wait for: no request is in flight and no user is to come".to_owned(),
+                ));
+            }
+        }
+        self.add_due();
+        Ok(())
+    }
+
+    fn take_events(&mut self) -> Vec<SessionEvent> {
+        std::mem::take(&mut self.happened)
+    }
+
+    fn in_flight(&self) -> Vec<InFlight> {
+        let flying = |served: Served| InFlight {
+            id: served.job.id,
+            sent: served.job.arrival,
+            first: served.first,
+            latest: served.latest,
+            tokens: served.tokens,
+        };
+        self.model.in_service().map(flying).collect()
+    }
+
+    fn levels(&self) -> &LevelHistory {
+        &self.levels
+    }
+
+    fn issued(&self) -> u64 {
+        self.issued
+    }
+
+    async fn close(&mut self) -> Vec<SessionEvent> {
+        self.target = 0;
+        self.additions = None;
+        let mut ids: Vec<u64> = self.model.in_service().map(|served| served.job.id).collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.remove(id, Outcome::Censored);
+        }
+        self.levels.push(self.model.now(), self.users);
+        self.take_events()
+    }
+}
