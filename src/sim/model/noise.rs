@@ -41,12 +41,11 @@ impl Noise {
         took *= 1.0 + p.drift * now;
         let mut log = 0.0;
         if p.slow_sd > 0.0 {
-            // Exact transition of the Ornstein-Uhlenbeck process over the time that has passed,
-            // idle time included.
-            let until = now + took;
-            let keep = ((self.carried - until) / p.slow_time).exp();
+            // Exact transition of the Ornstein-Uhlenbeck process since the last step began, idle
+            // time included.
+            let keep = ((self.carried - now) / p.slow_time).exp();
             self.level = keep * self.level + p.slow_sd * (1.0 - keep * keep).sqrt() * self.slow.normal();
-            self.carried = until;
+            self.carried = now;
             log += self.level;
         }
         if p.step > 0.0 {
@@ -101,5 +100,17 @@ mod tests {
         let mut noise = Noise::new(params, 1);
         assert!((noise.apply(0.01, 0.0) - 0.02).abs() < 1e-12);
         assert!((noise.apply(0.01, 1000.0) - 0.02).abs() < 1e-12);
+    }
+
+    #[test]
+    fn steps_stay_finite_where_noise_shortens_them() {
+        let params = Disturbance { step: 0.5, slow_sd: 0.3, slow_time: 0.5, ..Disturbance::NONE };
+        let mut noise = Noise::new(params, 1);
+        let mut now = 0.0;
+        for _ in 0..10_000 {
+            let took = noise.apply(0.01, now);
+            assert!(took.is_finite() && took > 0.0);
+            now += took;
+        }
     }
 }
