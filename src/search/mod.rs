@@ -4,11 +4,12 @@
 //! clock: fed the same outcomes it asks the same questions, which is what `replay`, `resume` and
 //! `selftest` stand on.
 
+pub mod adaptive;
 pub mod answer;
 pub mod trial;
 
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
-pub use trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
+pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 
 /// A way to search: asked for a trial, told its outcome, until it has an answer.
 pub trait Strategy {
@@ -17,6 +18,9 @@ pub trait Strategy {
 
     /// Takes in the outcome of the trial that was asked for.
     fn tell(&mut self, outcome: &TrialOutcome);
+
+    /// Ends the search where it stands: the budget is used up in the middle of a trial.
+    fn stop(&mut self);
 
     /// The answer as far as it is known; final once [`Strategy::ask`] has said [`Ask::Done`].
     fn answer(&self) -> Answer;
