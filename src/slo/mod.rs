@@ -13,8 +13,10 @@
 //! ```
 
 mod grammar;
-
-use std::fmt;
+#[cfg(test)]
+mod tests;
+mod text;
+mod words;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,6 @@ use serde::{Deserialize, Serialize};
 pub use grammar::SloError;
 
 use crate::loadgen::record::RequestRecord;
-use crate::units::Seconds;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -255,43 +256,4 @@ impl Objective {
 /// Takes the rounding of binary fractions off a share: 1 - 0.95 is 0.05.
 fn round_share(share: f64) -> f64 {
     (share * 1e9).round() / 1e9
-}
-
-impl fmt::Display for Stat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Stat::Mean => f.write_str("mean"),
-            Stat::Percentile(p) => write!(f, "p{p}"),
-            Stat::Max => f.write_str("max"),
-            Stat::Value => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Op::Less => "<",
-            Op::AtMost => "<=",
-            Op::Greater => ">",
-            Op::AtLeast => ">=",
-        })
-    }
-}
-
-impl fmt::Display for Objective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.metric.name())?;
-        if self.stat != Stat::Value {
-            write!(f, " {}", self.stat)?;
-        }
-        write!(f, " {} ", self.op)?;
-        if self.metric.is_time() {
-            write!(f, "{}", Seconds(self.threshold))
-        } else if matches!(self.metric, Metric::Attainment | Metric::Errors) {
-            write!(f, "{}%", round_share(self.threshold * 100.0))
-        } else {
-            write!(f, "{}", self.threshold)
-        }
-    }
 }
