@@ -9,6 +9,7 @@ pub mod plan;
 pub mod rng;
 pub mod search;
 pub mod slo;
+pub mod stats;
 pub mod units;
 pub mod verdict;
 pub mod workload;

@@ -63,7 +63,15 @@ fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelH
             let margin = objective.margin(figure).clamp(-CLIP, CLIP);
             let figure = (!samples.records.is_empty()).then_some(figure);
             let variance = 1.0 / (good as f64).max(1.0);
-            return Reading { over: 0, of: 0, figure, margin, variance, log_load: log_load_now, profile: Vec::new() };
+            return Reading {
+                over: 0,
+                of: 0,
+                figure,
+                margin,
+                variance,
+                log_load: log_load_now,
+                profile: Vec::new(),
+            };
         }
         Metric::Attainment | Metric::Errors => return share(slo, objective, samples, levels),
         _ => {}
@@ -71,7 +79,8 @@ fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelH
     let bad = if objective.op.wants_large() { 0.0 } else { f64::INFINITY };
     let collected = collect(objective, samples, levels, bad);
     let n = collected.values.len();
-    let over = collected.values.iter().filter(|value| !objective.op.holds(**value, objective.threshold)).count();
+    let over =
+        collected.values.iter().filter(|value| !objective.op.holds(**value, objective.threshold)).count();
     let log_load = if n > 0 { collected.load_sum / n as f64 } else { log_load_now };
     let mut margins: Vec<f64> =
         collected.values.iter().map(|&value| objective.margin(value.min(1e12)).clamp(-CLIP, CLIP)).collect();
@@ -124,9 +133,13 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
             // A first token counts whatever became of the request later, if it came in the window.
             (Outcome::Completed { .. } | Outcome::Censored | Outcome::Cancelled, Metric::Ttft) => {
                 match record.ttft() {
-                    Some(ttft) if record.first.is_some_and(|first| first >= samples.from) => values.push(ttft, at_sending),
+                    Some(ttft) if record.first.is_some_and(|first| first >= samples.from) => {
+                        values.push(ttft, at_sending)
+                    }
                     Some(_) => {}
-                    None if overdue(record.ended - record.sent) => values.push(record.ended - record.sent, at_sending),
+                    None if overdue(record.ended - record.sent) => {
+                        values.push(record.ended - record.sent, at_sending)
+                    }
                     None => {}
                 }
             }
@@ -163,15 +176,20 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
         let at_sending = levels.mean_log(flight.sent, flight.sent);
         let age = samples.now - flight.sent;
         match (metric, flight.first) {
-            (Metric::Ttft, Some(first)) if first >= samples.from => values.push(first - flight.sent, at_sending),
+            (Metric::Ttft, Some(first)) if first >= samples.from => {
+                values.push(first - flight.sent, at_sending)
+            }
             (Metric::Ttft, None) | (Metric::E2e, _) if overdue(age) => values.push(age, at_sending),
-            (Metric::Tpot | Metric::Itl | Metric::OutputTokensPerSecondPerUser, Some(first)) if samples.partial => {
+            (Metric::Tpot | Metric::Itl | Metric::OutputTokensPerSecondPerUser, Some(first))
+                if samples.partial =>
+            {
                 if let Some(latest) = flight.latest
                     && flight.tokens >= PARTIAL_TOKENS
                     && first >= samples.from
                 {
                     let tpot = (latest - first) / f64::from(flight.tokens - 1);
-                    let value = if metric == Metric::OutputTokensPerSecondPerUser { 1.0 / tpot } else { tpot };
+                    let value =
+                        if metric == Metric::OutputTokensPerSecondPerUser { 1.0 / tpot } else { tpot };
                     values.push(value, levels.mean_log(first, latest));
                 }
             }
