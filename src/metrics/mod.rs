@@ -2,6 +2,8 @@
 
 pub mod reading;
 pub mod summary;
+#[cfg(test)]
+mod tests;
 
 pub use reading::{Samples, readings};
 pub use summary::{Counts, Distribution, Summary};
