@@ -303,9 +303,9 @@ fn mean_seen(objective: &Objective, in_time: &[f64], bad: f64) -> Option<Seen> {
 /// The `p` quantile of samples, and the variance of its margin.
 fn quantile_seen(objective: &Objective, in_time: &[f64], sorted: &[f64], p: f64) -> Seen {
     let n = sorted.len();
-    let figure = quantile(sorted, p);
-    let margin = clipped_margin(objective, figure);
-    let figure = Some(figure);
+    let center = quantile(sorted, p);
+    let margin = clipped_margin(objective, center);
+    let figure = Some(center);
     if n < 6 {
         return Seen { figure, margin, variance: 1.0 };
     }
@@ -323,7 +323,6 @@ fn quantile_seen(objective: &Objective, in_time: &[f64], sorted: &[f64], p: f64)
     }
     // Half the width of the order-statistic interval, widened by the design effect that batches
     // show; with few batches that is shrunk towards 1, with the weight of six of them.
-    let center = figure.unwrap_or(f64::NAN);
     let effect = batch::design_effect(in_time.iter().map(|&value| f64::from(u8::from(value > center))), p);
     let ratio = (effect.ratio * effect.dof + 6.0) / (effect.dof + 6.0);
     let half = ((p * (1.0 - p)).max(1e-4) * ratio / n as f64).sqrt();

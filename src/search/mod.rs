@@ -5,9 +5,16 @@
 //! `selftest` stand on.
 
 pub mod answer;
+pub mod bisect;
+mod evidence;
+pub mod grid;
+#[cfg(test)]
+mod tests;
 pub mod trial;
 
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
+pub use bisect::Bisect;
+pub use grid::Grid;
 pub use trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 
 /// A way to search: asked for a trial, told its outcome, until it has an answer.
