@@ -43,8 +43,7 @@ pub struct Bisect {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Measure(u32),
-    /// `met`, `missed`: what the answer stands on.
-    Done(Option<u32>, Option<u32>),
+    Done,
 }
 
 impl Bisect {
@@ -71,7 +70,7 @@ impl Bisect {
         let fit = self.evidence.fit();
         let (met, missed) = fit.bracket();
         if self.trials >= MOST_TRIALS {
-            return Step::Done(met, missed);
+            return Step::Done;
         }
         if let Some((level, reruns)) = self.undecided
             && reruns <= evidence::RERUNS
@@ -88,7 +87,7 @@ impl Bisect {
             }
             (Some(met), Some(missed)) => Some(self.probe(&fit, met, missed)),
         };
-        more.map_or(Step::Done(met, missed), Step::Measure)
+        more.map_or(Step::Done, Step::Measure)
     }
 
     fn is_narrow(&self, met: u32, missed: u32) -> bool {
@@ -147,7 +146,7 @@ impl Strategy for Bisect {
                 let factor = 1 << self.undecided.map_or(0, |(_, reruns)| reruns);
                 Ask::Trial(evidence::fixed_trial(&self.slo, &self.plan, level, factor, self.last))
             }
-            Step::Done(..) => Ask::Done,
+            Step::Done => Ask::Done,
         }
     }
 
@@ -184,26 +183,30 @@ impl Strategy for Bisect {
 
     fn answer(&self) -> Answer {
         let (met, missed) = self.evidence.fit().bracket();
-        let done = self.warm && matches!(self.step(), Step::Done(..));
-        // A level whose samples never told is no ground for an answer.
-        let judged = |level: Option<u32>| level.filter(|&level| self.evidence.own_verdict(level).is_some());
-        let (met, missed) = (judged(met), judged(missed));
+        let done = self.warm && self.step() == Step::Done;
+        // The answer is the fit's, but never at a level whose samples did not tell.
+        let judged = |level: &u32| self.evidence.own_verdict(*level).is_some();
+        let met =
+            met.and_then(|met| Some(met).filter(judged).or_else(|| self.evidence.largest_met_up_to(met)));
         let outcome = match (met, missed) {
             _ if self.void.is_some() => SearchOutcome::Void,
             _ if !done => SearchOutcome::Interrupted,
             (Some(_), Some(_)) => SearchOutcome::Found,
-            (Some(met), None) if met == self.range.max => SearchOutcome::MetAtHighest,
+            (Some(_), None) => SearchOutcome::MetAtHighest,
             (None, Some(missed)) if missed == self.range.min => SearchOutcome::MissedAtLowest,
-            _ => SearchOutcome::Void,
+            (None, _) => SearchOutcome::Void,
         };
-        let mut answer = self.evidence.answer(outcome, met, missed);
+        let mut answer = match outcome {
+            SearchOutcome::Void => self.evidence.answer(outcome, None, None),
+            _ => self.evidence.answer(outcome, met, missed),
+        };
         if let (SearchOutcome::Found, Some(met), Some(missed)) = (outcome, met, missed) {
             answer.notes.push(format!(
                 "{met} to {missed} concurrent is the bracket that was measured, not an interval with a stated confidence"
             ));
-            if !self.is_narrow(met, missed) {
+            if self.trials >= MOST_TRIALS {
                 answer.notes.push(format!(
-                    "the bracket is still wide after {MOST_TRIALS} trials: the server's latency changes too much from \
+                    "the bracket was not narrow after {MOST_TRIALS} trials: the server's latency changes too much from \
                      trial to trial; use more requests a trial"
                 ));
             }
@@ -213,7 +216,7 @@ impl Strategy for Bisect {
     }
 
     fn remaining(&self) -> u32 {
-        if self.void.is_some() {
+        if self.void.is_some() || self.step() == Step::Done {
             return 0;
         }
         let warm_up = u32::from(!self.warm);
@@ -234,7 +237,7 @@ impl Strategy for Bisect {
             (Some(met), Some(missed)) if self.is_narrow(met, missed) => 0,
             (Some(met), Some(missed)) => halvings(width(met, missed)).min(missed - met),
         };
-        let confirmations = u32::from(matches!(self.step(), Step::Measure(_)));
-        warm_up + rest.max(confirmations)
+        // At least the one that is asked for.
+        warm_up + rest.max(1)
     }
 }

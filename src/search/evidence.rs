@@ -140,6 +140,15 @@ impl Evidence {
         )
     }
 
+    /// The largest level up to `most` that by itself meets the SLO.
+    pub fn largest_met_up_to(&self, most: u32) -> Option<u32> {
+        self.levels
+            .range(..=most)
+            .rev()
+            .map(|(&level, _)| level)
+            .find(|&level| self.own_verdict(level) == Some(true))
+    }
+
     /// Levels whose samples were too few for a verdict.
     pub fn unjudged(&self) -> Vec<u32> {
         self.levels.iter().filter(|(_, level)| !level.judged).map(|(&at, _)| at).collect()

@@ -107,10 +107,7 @@ impl Strategy for Grid {
         let (largest_met, smallest_missed) = self.evidence.seen_bracket();
         // Below the first miss: what was met above it is named, not promised.
         let met = match smallest_missed {
-            Some(missed) => {
-                let below = self.levels.iter().rev().filter(|&&level| level < missed);
-                below.copied().find(|&level| self.evidence.own_verdict(level) == Some(true))
-            }
+            Some(missed) => self.evidence.largest_met_up_to(missed),
             None => largest_met,
         };
         let outcome = match (met, smallest_missed) {

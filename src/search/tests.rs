@@ -272,6 +272,35 @@ fn an_undecided_trial_is_run_again_with_more_requests() {
 }
 
 #[test]
+fn a_search_that_turns_void_keeps_what_it_has_seen_but_has_no_answer() {
+    let mut search = Bisect::new(slo(), range(1, 64), 0.05, PLAN);
+    drive_judged(&mut search, |spec| {
+        if spec.load.value() > 4.0 {
+            return void();
+        }
+        let readings = vec![reading(-1.0), reading(-1.0)];
+        (judge(&slo(), &readings), readings)
+    });
+    let answer = search.answer();
+    assert_eq!(
+        (answer.outcome, answer.load, answer.largest_met),
+        (SearchOutcome::Void, None, concurrency(4))
+    );
+}
+
+#[test]
+fn an_undecided_level_is_stepped_over_and_the_answer_stands_below_it() {
+    let mut search = Bisect::new(slo(), range(4, 16), 0.05, PLAN);
+    drive_judged(&mut search, |spec| {
+        let readings = vec![reading(-1.0), reading(-1.0)];
+        (if spec.load.value() > 8.0 { Verdict::Undecided } else { judge(&slo(), &readings) }, readings)
+    });
+    let answer = search.answer();
+    assert_eq!((answer.outcome, answer.load), (SearchOutcome::MetAtHighest, concurrency(8)));
+    assert!(answer.notes.iter().any(|note| note.contains("too few samples for a verdict at 16")));
+}
+
+#[test]
 fn an_answer_never_stands_on_a_level_without_a_verdict() {
     let mut search = Bisect::new(slo(), range(1, 64), 0.05, PLAN);
     drive_judged(&mut search, |spec| {
