@@ -176,8 +176,11 @@ impl<S: Session> Trials<S> {
             let deadline = self.session.now() + 3.0 * self.life.unwrap_or(60.0).max(1.0) * 40.0;
             while self.session.in_flight().len() > users as usize && self.session.now() < deadline {
                 let surplus = self.session.in_flight().len() as u32 - users;
-                self.advance(Wake { at: self.session.now() + GLANCE, ended: surplus, first_tokens: u32::MAX }, trial)
-                    .await?;
+                self.advance(
+                    Wake { at: self.session.now() + GLANCE, ended: surplus, first_tokens: u32::MAX },
+                    trial,
+                )
+                .await?;
                 self.glance(trial, (0, 0), &[], watch);
             }
             Ok(())
@@ -314,7 +317,13 @@ impl<S: Session> Trials<S> {
     }
 
     /// Draws the outcome from what was kept.
-    fn conclude(&mut self, id: u32, spec: &TrialSpec, mut trial: Running, verdict: Option<Verdict>) -> Finished {
+    fn conclude(
+        &mut self,
+        id: u32,
+        spec: &TrialSpec,
+        mut trial: Running,
+        verdict: Option<Verdict>,
+    ) -> Finished {
         let ended = self.session.now();
         let mut from = trial.settled.unwrap_or(ended);
         if spec.settle.truncate {
@@ -343,7 +352,8 @@ impl<S: Session> Trials<S> {
         if let Some(e2e) = flow.mean_e2e {
             self.life = Some(self.life.map_or(e2e, |life| 0.7 * life + 0.3 * e2e));
         }
-        let summary = if self.summarise { Summary::of(&self.slo, measured, window) } else { Summary::default() };
+        let summary =
+            if self.summarise { Summary::of(&self.slo, measured, window) } else { Summary::default() };
         let outcome = TrialOutcome {
             id,
             spec: spec.clone(),
@@ -357,7 +367,8 @@ impl<S: Session> Trials<S> {
             completion_rate: flow.rate,
             mean_ttft: flow.mean_ttft,
             mean_e2e: flow.mean_e2e,
-            good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32) / window,
+            good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32)
+                / window,
             summary,
         };
         Finished { outcome, records: trial.records }
@@ -460,9 +471,8 @@ impl Flow {
             .chain(begun.filter_map(|flight| flight.first.map(|first| first - flight.sent)))
             .collect();
         let e2es: Vec<f64> = measured.iter().filter_map(RequestRecord::e2e).collect();
-        let mean = |values: &[f64]| {
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-        };
+        let mean =
+            |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
         let events = if ttfts.is_empty() { e2es.len() } else { ttfts.len() };
         Self {
             completions: events as u32,

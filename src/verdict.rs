@@ -220,5 +220,8 @@ fn most_frequent_detail(failed: &[&RequestRecord]) -> String {
             *counts.entry(detail.as_str()).or_insert(0_u32) += 1;
         }
     }
-    counts.into_iter().max_by_key(|&(_, count)| count).map_or_else(String::new, |(detail, _)| detail.to_owned())
+    counts
+        .into_iter()
+        .max_by_key(|&(_, count)| count)
+        .map_or_else(String::new, |(detail, _)| detail.to_owned())
 }

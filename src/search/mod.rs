@@ -6,10 +6,20 @@
 
 pub mod adaptive;
 pub mod answer;
+pub mod bisect;
+mod evidence;
+pub mod grid;
+#[cfg(test)]
+mod tests;
 pub mod trial;
 
+pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
+pub use bisect::Bisect;
+pub use grid::Grid;
 pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
+
+use crate::plan::{Plan, StrategyPlan};
 
 /// A way to search: asked for a trial, told its outcome, until it has an answer.
 pub trait Strategy {
@@ -27,4 +37,18 @@ pub trait Strategy {
 
     /// Expected number of trials still to come, for the progress display.
     fn remaining(&self) -> u32;
+}
+
+/// The strategy that a plan asks for.
+pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
+    let slo = plan.slo.clone();
+    match &plan.strategy {
+        StrategyPlan::Adaptive { precision } => {
+            let mut settings = adaptive::settings::Settings::new(plan.load, *precision, plan.seed);
+            settings.budget = plan.budget;
+            Box::new(Adaptive::new(slo, settings))
+        }
+        StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
+        StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
+    }
 }

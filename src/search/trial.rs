@@ -114,7 +114,12 @@ impl ClearRule {
         let plain = |r: &Reading| {
             r.of >= Self::PLAIN_SAMPLES && f64::from(r.over) > Self::PLAIN_SHARE * f64::from(r.of)
         };
-        if slo.objectives.iter().zip(readings).any(|(o, r)| o.allowed_misses().is_some_and(|p| p < 0.2) && plain(r)) {
+        if slo
+            .objectives
+            .iter()
+            .zip(readings)
+            .any(|(o, r)| o.allowed_misses().is_some_and(|p| p < 0.2) && plain(r))
+        {
             return Some(Verdict::Missed);
         }
         let has = |samples: u32| {

@@ -1,3 +1,3 @@
-//! tmp
-pub mod lab;
+//! How often the search is right, on simulated servers whose capacity is known.
+
 pub mod tally;

@@ -62,7 +62,9 @@ impl Tally {
         let share = |test: &dyn Fn(&Said) -> bool| said.iter().filter(|s| test(s)).count() as f64 / n;
         let mut widths: Vec<f64> = said
             .iter()
-            .map(|s| s.high.map_or(0.0, |high| f64::from(high - s.low.min(high)) / f64::from(s.estimate.max(1))))
+            .map(|s| {
+                s.high.map_or(0.0, |high| f64::from(high - s.low.min(high)) / f64::from(s.estimate.max(1)))
+            })
             .collect();
         widths.sort_unstable_by(f64::total_cmp);
         Self {
@@ -87,13 +89,36 @@ impl Tally {
 pub fn table(tallies: &[Tally]) -> String {
     let mut text = format!(
         "{:<18}{:<22}{:>6}{:>7}{:>8}{:>8}{:>7}{:>7}{:>7}{:>7}{:>8}{:>10}{:>9}\n",
-        "scenario", "method", "true", "n", "error", "bias", "cover", ">5%", "safe>5%", "width", "trials", "requests", "seconds"
+        "scenario",
+        "method",
+        "true",
+        "n",
+        "error",
+        "bias",
+        "cover",
+        ">5%",
+        "safe>5%",
+        "width",
+        "trials",
+        "requests",
+        "seconds"
     );
     for t in tallies {
         text.push_str(&format!(
             "{:<18}{:<22}{:>6}{:>7}{:>8.3}{:>+8.3}{:>7.3}{:>7.2}{:>7.3}{:>7.3}{:>8.1}{:>10.0}{:>9.0}\n",
-            t.scenario, t.method, t.capacity, t.searches, t.error, t.bias, t.coverage, t.over_estimate, t.over_safe,
-            t.width, t.trials, t.requests, t.seconds
+            t.scenario,
+            t.method,
+            t.capacity,
+            t.searches,
+            t.error,
+            t.bias,
+            t.coverage,
+            t.over_estimate,
+            t.over_safe,
+            t.width,
+            t.trials,
+            t.requests,
+            t.seconds
         ));
     }
     text

@@ -117,8 +117,8 @@ pub fn posterior(trials: &[LineTrial], allowed: f64, inflation: f64) -> Option<L
                     let level = (uv - s * uw) / uu;
                     let misfit = vv - 2.0 * s * vw + s * s * ww - uu * level * level;
                     let log_slope = (s.ln() - SLOPE_PRIOR.0) / SLOPE_PRIOR.1;
-                    let log_weight = -0.5 * (factor.log_det() + uu.ln() + misfit + log_slope * log_slope)
-                        + prior.ln();
+                    let log_weight =
+                        -0.5 * (factor.log_det() + uu.ln() + misfit + log_slope * log_slope) + prior.ln();
                     cells.push(Cell {
                         level,
                         variance: 1.0 / uu,
@@ -192,14 +192,7 @@ fn averaged_correlation(a: (f64, f64), b: (f64, f64), tc: f64) -> f64 {
 }
 
 /// How far the long-run quantile lies above the mean of the trials' quantiles.
-fn sectioning(
-    trials: &[&LineTrial],
-    y: &[f64],
-    centre: f64,
-    slope: f64,
-    allowed: f64,
-    shared: f64,
-) -> f64 {
+fn sectioning(trials: &[&LineTrial], y: &[f64], centre: f64, slope: f64, allowed: f64, shared: f64) -> f64 {
     let mut residuals: Vec<(f64, f64)> = trials
         .iter()
         .flat_map(|trial| {
@@ -215,7 +208,8 @@ fn sectioning(
     let upper = weighted_quantile(&residuals, 1.0 - allowed);
     let median = weighted_quantile(&residuals, 0.5);
     let z = normal_quantile((1.0 - allowed).clamp(0.501, 0.9999));
-    let mean_y = y.iter().zip(trials).map(|(y, t)| y - slope * (t.log_load - centre)).sum::<f64>() / y.len() as f64;
+    let mean_y =
+        y.iter().zip(trials).map(|(y, t)| y - slope * (t.log_load - centre)).sum::<f64>() / y.len() as f64;
     let spread = ((upper - median) / z).max(1e-3);
     // The mean of all trials has itself wandered with the slow noise: over a long run the
     // distribution is wider by that variance.

@@ -18,9 +18,9 @@ pub mod settings;
 
 use crate::plan::Budget;
 use crate::rng::Stream;
+use crate::search::Strategy;
 use crate::search::answer::{Answer, Boundary, Goodput, SearchOutcome};
 use crate::search::trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
-use crate::search::Strategy;
 use crate::slo::{Metric, Slo};
 use crate::units::{Interval, Load};
 use crate::verdict::Verdict;
@@ -114,7 +114,10 @@ impl Adaptive {
 
     /// tmp
     pub fn peek(&self) -> Option<(f64, f64, f64, usize)> {
-        self.crossing.as_ref().map(|c| { let i = c.interval(0.95); (i.0.exp(), c.quantile(0.5).exp(), i.1.exp(), c.binding) })
+        self.crossing.as_ref().map(|c| {
+            let i = c.interval(0.95);
+            (i.0.exp(), c.quantile(0.5).exp(), i.1.exp(), c.binding)
+        })
     }
 
     fn spec(&self) -> Option<TrialSpec> {
@@ -138,7 +141,11 @@ impl Adaptive {
     fn fixed(&self, level: u32, kind: TrialKind) -> (u32, TrialKind, Settle, StopRule) {
         let jump = (f64::from(level) / f64::from(self.level)).ln().abs();
         let per_user = if jump < 0.3 { SETTLE.0 } else { SETTLE.1 };
-        let least = if self.binding_is_counted() { self.settings.counted_requests } else { self.settings.line_requests };
+        let least = if self.binding_is_counted() {
+            self.settings.counted_requests
+        } else {
+            self.settings.line_requests
+        };
         let rule = StopRule::Fixed { requests: least.max(level), min_seconds: 0.0, max_seconds: 600.0 };
         (level, kind, Settle { completions_per_user: per_user, truncate: false }, rule)
     }
@@ -153,7 +160,8 @@ impl Adaptive {
 
     fn out_of_budget(&self) -> bool {
         let Budget { seconds, requests } = self.settings.budget;
-        seconds.is_some_and(|most| self.spent.seconds >= most) || requests.is_some_and(|most| self.spent.requests >= most)
+        seconds.is_some_and(|most| self.spent.seconds >= most)
+            || requests.is_some_and(|most| self.spent.requests >= most)
     }
 
     fn follow(&mut self, step: Step) {
@@ -213,7 +221,9 @@ impl Adaptive {
         };
         let report = crossing.report(&self.settings);
         self.stage = match (report.outcome, report.safe) {
-            (SearchOutcome::Found, Some(safe)) if self.settings.confirm && !self.out_of_budget() => Stage::Confirm(safe),
+            (SearchOutcome::Found, Some(safe)) if self.settings.confirm && !self.out_of_budget() => {
+                Stage::Confirm(safe)
+            }
             (outcome, _) => Stage::Done(outcome),
         };
     }
@@ -297,7 +307,9 @@ impl Strategy for Adaptive {
             Stage::Warm => 12,
             Stage::Navigate(_) => 10,
             Stage::ConfirmLowest | Stage::Confirm(_) => 1,
-            Stage::Measure(_) => self.settings.least_trials.saturating_sub(self.evidence.trials()).max(2) as u32 + 1,
+            Stage::Measure(_) => {
+                self.settings.least_trials.saturating_sub(self.evidence.trials()).max(2) as u32 + 1
+            }
             Stage::Done(_) => 0,
         }
     }

@@ -123,8 +123,18 @@ impl Navigation {
         // A miss by a little may be a dip in a curve that is not monotone: look once at the double.
         let lowest_miss = self.bad.as_ref().is_none_or(|bad| bad.users == users);
         let double = users.saturating_mul(2);
-        let fresh = !self.probes.iter().any(|p| p.users != users && (f64::from(double) / f64::from(p.users)).ln().abs() < 0.5);
-        if worst > -NEAR && worst < 0.35 && lowest_miss && !self.looked_ahead && fresh && double <= self.max && users > 1 {
+        let fresh = !self
+            .probes
+            .iter()
+            .any(|p| p.users != users && (f64::from(double) / f64::from(p.users)).ln().abs() < 0.5);
+        if worst > -NEAR
+            && worst < 0.35
+            && lowest_miss
+            && !self.looked_ahead
+            && fresh
+            && double <= self.max
+            && users > 1
+        {
             self.looked_ahead = true;
             self.looking_ahead_of = Some(users);
             return Step::Probe(double);

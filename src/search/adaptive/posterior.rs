@@ -139,7 +139,8 @@ impl Evidence {
     }
 
     fn on_grid(&self, grid: &[f64]) -> Crossing {
-        let fits: Vec<Fit> = self.objectives.iter().map(|o| o.fit(grid, self.temper, self.inflation)).collect();
+        let fits: Vec<Fit> =
+            self.objectives.iter().map(|o| o.fit(grid, self.temper, self.inflation)).collect();
         let mut survival = vec![1.0; grid.len()];
         for fit in &fits {
             for (left, cdf) in survival.iter_mut().zip(&fit.cdf) {
@@ -208,7 +209,13 @@ impl ObjectiveEvidence {
         let (mut log_density, steepness, elasticity, slow, counted) = match line {
             Some(line) => {
                 let density = line.log_density(grid);
-                (density, (8.0 * line.slope).clamp(2.0, 60.0), Some(line.slope), Some((line.slow, line.correlation)), false)
+                (
+                    density,
+                    (8.0 * line.slope).clamp(2.0, 60.0),
+                    Some(line.slope),
+                    Some((line.slow, line.correlation)),
+                    false,
+                )
             }
             None => {
                 let fit = counts::posterior(&self.counts, allowed, temper, grid);

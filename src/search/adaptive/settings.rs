@@ -60,8 +60,14 @@ impl Settings {
 }
 
 /// The rule of a navigation trial: clear at three standard errors and 12 % beyond the limit.
-pub const NAVIGATION: ClearRule =
-    ClearRule { least: 16, give_up: 32, z: 3.0, margin: 0.12, shared_variance: 0.045 * 0.045 + 0.01, max_seconds: 120.0 };
+pub const NAVIGATION: ClearRule = ClearRule {
+    least: 16,
+    give_up: 32,
+    z: 3.0,
+    margin: 0.12,
+    shared_variance: 0.045 * 0.045 + 0.01,
+    max_seconds: 120.0,
+};
 /// Settling before a navigation trial.
 pub const NAVIGATION_SETTLE: Settle = Settle { completions_per_user: 0.15, truncate: false };
 /// Settling before a measuring trial after a small step, and after a step of more than 35 %.
