@@ -6,7 +6,9 @@
 pub mod loadgen;
 pub mod metrics;
 pub mod plan;
+pub mod report;
 pub mod rng;
+pub mod run;
 pub mod search;
 pub mod slo;
 pub mod units;

@@ -1,0 +1,1 @@
+//! What a run has to say, for people and for programs.
