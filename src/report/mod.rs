@@ -3,11 +3,18 @@
 //! [`Document`] is the whole answer as data (`summary.json`); the terminal's screen, the plots and
 //! the table are drawn from it and from the plan, so that an old run can be drawn anew.
 
+pub mod csv;
 pub mod document;
+mod files;
+pub mod plot;
+pub mod progress;
+mod series;
 pub mod terminal;
 mod words;
 
-pub use document::{Document, Provenance, SUMMARY_VERSION, TrialDocument};
+pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};
+pub use files::{ReportError, write_files};
+pub use progress::Level;
 
 /// The document of the fabricated search, for tests of every form of the report.
 #[cfg(test)]

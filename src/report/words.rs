@@ -1,6 +1,6 @@
 //! Figures and answers in words, the same in every form of the report.
 
-use crate::search::SearchOutcome;
+use crate::search::{SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Stat};
 use crate::units::{Interval, Load, Seconds, significant};
 
@@ -88,6 +88,17 @@ fn load_name(load: Load) -> &'static str {
 /// A load's level without its unit.
 pub(crate) fn level(value: f64) -> String {
     format!("{value:.0}")
+}
+
+/// What a trial is for, in one word.
+pub(crate) fn kind(kind: TrialKind) -> &'static str {
+    match kind {
+        TrialKind::Warmup => "warmup",
+        TrialKind::Navigate => "navigate",
+        TrialKind::Measure => "measure",
+        TrialKind::Confirm => "confirm",
+        TrialKind::Anchor => "anchor",
+    }
 }
 
 /// The answer in one line.

@@ -18,7 +18,7 @@ pub enum RunError {
     },
     /// A file could not be written. What was written before is whole.
     #[error(
-        "cannot write `{}`: {problem}; the trials that ended before are kept, make room and resume the run",
+        "cannot write `{}`: {problem}; what was written before is whole: mend that and resume the run",
         path.display()
     )]
     Write {

@@ -161,16 +161,16 @@ impl RunFolder {
     pub fn close(self) -> Result<(), RunError> {
         self.writer.flush()
     }
+}
 
-    /// Writes a file of the report into the folder, whole or not at all.
-    ///
-    /// # Errors
-    /// When it cannot be written; a file of that name that was there before is still there.
-    pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
-        let path = self.path.join(name);
-        write_whole(&path, bytes).map_err(|error| RunError::write(&path, &error))?;
-        Ok(path)
-    }
+/// Writes a file of the report into a run folder, whole or not at all.
+///
+/// # Errors
+/// When it cannot be written; a file of that name that was there before is still there.
+pub fn write_file(folder: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, RunError> {
+    let path = folder.join(name);
+    write_whole(&path, bytes).map_err(|error| RunError::write(&path, &error))?;
+    Ok(path)
 }
 
 /// Makes the folder under a name of its own and renames it when it is complete.

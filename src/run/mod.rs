@@ -32,7 +32,7 @@ mod writer;
 
 pub use contents::{Contents, Ended, StoredTrial};
 pub use error::RunError;
-pub use folder::RunFolder;
+pub use folder::{RunFolder, write_file};
 pub use journal::{Cost, Event, JOURNAL_VERSION, Started};
 pub use observer::{Observer, Progress, Silent};
 pub use records::Frame;

@@ -251,9 +251,9 @@ fn secrets_reach_no_file_and_are_asked_for_again() {
 fn a_file_of_the_report_is_whole_or_as_it_was() {
     let base = tempdir().unwrap();
     let folder = RunFolder::create(Some(base.path()), "chat", &sample::plan()).unwrap();
-    let path = folder.write_file("summary.json", b"{}").unwrap();
+    let path = write_file(folder.path(), "summary.json", b"{}").unwrap();
     fs::create_dir(folder.path().join("curve.csv")).unwrap();
-    assert!(matches!(folder.write_file("curve.csv", b"x"), Err(RunError::Write { .. })));
+    assert!(matches!(write_file(folder.path(), "curve.csv", b"x"), Err(RunError::Write { .. })));
     assert_eq!(fs::read(path).unwrap(), b"{}");
     let partial = fs::read_dir(folder.path())
         .unwrap()

@@ -3,6 +3,7 @@
 use super::style::{Ink, Style};
 use crate::plan::Plan;
 use crate::report::document::Document;
+use crate::report::series::{binding, of_objective};
 use crate::report::words;
 use crate::slo::Objective;
 
@@ -18,7 +19,7 @@ const BEYOND: f64 = 2.0;
 /// than three loads have been measured.
 pub(super) fn render(document: &Document, plan: &Plan, style: Style) -> String {
     let Some((index, objective)) = binding(document, plan) else { return String::new() };
-    let points = points(document, index);
+    let points = of_objective(document, index);
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
     if points.len() < 3 {
         return String::new();
@@ -64,40 +65,6 @@ pub(super) fn render(document: &Document, plan: &Plan, style: Style) -> String {
     let axis = axis_labels(columns, &marks);
     out.push_str(&format!("  {:label_width$}  {}\n", "", axis.trim_end()));
     out
-}
-
-/// The objective to draw, with its place in the SLO.
-pub(crate) fn binding<'a>(document: &Document, plan: &'a Plan) -> Option<(usize, &'a Objective)> {
-    let name = document.answer.binding_objective.as_deref();
-    let objectives = || plan.slo.objectives.iter().enumerate();
-    objectives()
-        .find(|(_, objective)| Some(objective.to_string().as_str()) == name)
-        .or_else(|| objectives().next())
-}
-
-/// Load and figure of the valid trials, one point a load (the mean weighted by samples), ascending.
-pub(crate) fn points(document: &Document, index: usize) -> Vec<(f64, f64)> {
-    let mut sums: Vec<(f64, f64, f64)> = Vec::new();
-    for trial in document.trials.iter().filter(|trial| trial.is_valid()) {
-        let Some((figure, of)) =
-            trial.objectives.get(index).and_then(|objective| Some((objective.figure?, objective.of)))
-        else {
-            continue;
-        };
-        if !figure.is_finite() || trial.load.value() < 1.0 {
-            continue;
-        }
-        let weight = f64::from(of.max(1));
-        match sums.iter_mut().find(|sum| sum.0 == trial.load.value()) {
-            Some(sum) => {
-                sum.1 += weight * figure;
-                sum.2 += weight;
-            }
-            None => sums.push((trial.load.value(), weight * figure, weight)),
-        }
-    }
-    sums.sort_by(|a, b| a.0.total_cmp(&b.0));
-    sums.into_iter().map(|(load, sum, weight)| (load, sum / weight)).collect()
 }
 
 /// The vertical scale, linear: from 0 or the smallest figure to the largest that is worth showing.

@@ -4,7 +4,7 @@
 
 mod curve;
 mod screen;
-mod style;
+pub(super) mod style;
 mod table;
 mod trial;
 

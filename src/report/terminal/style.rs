@@ -25,16 +25,24 @@ impl Style {
     /// The style for standard output: its own width and colours on a terminal (colours not where
     /// `NO_COLOR` is set to anything or `TERM` is `dumb`), the default elsewhere.
     pub fn of_stdout() -> Self {
-        let out = std::io::stdout();
+        Self::of(&std::io::stdout())
+    }
+
+    /// The style for standard error, by the same rules.
+    pub fn of_stderr() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    fn of(out: &impl Out) -> Self {
         if !out.is_terminal() {
             return Self::default();
         }
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let colour = given("NO_COLOR").is_none() && given("TERM").is_none_or(|term| term != "dumb");
-        Self { width: columns(&out).clamp(*WIDTHS.start(), *WIDTHS.end()), colour }
+        Self { width: columns(out).clamp(*WIDTHS.start(), *WIDTHS.end()), colour }
     }
 
-    pub(super) fn paint(self, ink: Ink, text: &str) -> String {
+    pub(crate) fn paint(self, ink: Ink, text: &str) -> String {
         if !self.colour || text.is_empty() {
             return text.to_owned();
         }
@@ -50,7 +58,17 @@ impl Style {
     }
 }
 
-fn columns(out: &std::io::Stdout) -> usize {
+/// Something that may be a terminal.
+#[cfg(unix)]
+trait Out: IsTerminal + std::os::fd::AsFd {}
+#[cfg(unix)]
+impl<T: IsTerminal + std::os::fd::AsFd> Out for T {}
+#[cfg(not(unix))]
+trait Out: IsTerminal {}
+#[cfg(not(unix))]
+impl<T: IsTerminal> Out for T {}
+
+fn columns(out: &impl Out) -> usize {
     #[cfg(unix)]
     if let Ok(size) = rustix::termios::tcgetwinsize(out)
         && size.ws_col > 0
@@ -64,7 +82,7 @@ fn columns(out: &std::io::Stdout) -> usize {
 
 /// What a colour says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     /// The answer.
     Strong,
     /// Less important.
@@ -80,7 +98,7 @@ pub(super) enum Ink {
 }
 
 /// Breaks a text into lines of at most `width` columns, at blanks; a longer word stays whole.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -95,7 +113,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// A text behind a label, wrapped, with its lines under one another.
-pub(super) fn labelled(out: &mut String, style: Style, label: &str, ink: Ink, text: &str, indent: usize) {
+pub(crate) fn labelled(out: &mut String, style: Style, label: &str, ink: Ink, text: &str, indent: usize) {
     for (index, line) in wrap(text, style.width.saturating_sub(indent)).iter().enumerate() {
         let label = if index == 0 { label } else { "" };
         out.push_str(&style.paint(ink, label));

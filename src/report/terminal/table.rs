@@ -24,7 +24,7 @@ pub(super) fn near_boundary(document: &Document, plan: &Plan, style: Style) -> S
     }
     let mut columns: Vec<(String, String, Vec<Cell>)> = vec![
         column("load", "", &rows, |trial| plain(words::level(trial.load.value()))),
-        column("kind", "", &rows, |trial| plain(kind(trial.kind).to_owned())),
+        column("kind", "", &rows, |trial| plain(words::kind(trial.kind).to_owned())),
         column("verdict", "", &rows, verdict),
     ];
     for (index, objective) in plan.slo.objectives.iter().enumerate() {
@@ -113,16 +113,6 @@ fn verdict(trial: &TrialFigures) -> Cell {
         VerdictWord::Void => ("void", Ink::Warn),
     };
     Cell { text: text.to_owned(), ink: Some(ink) }
-}
-
-pub(super) fn kind(kind: TrialKind) -> &'static str {
-    match kind {
-        TrialKind::Warmup => "warmup",
-        TrialKind::Navigate => "navigate",
-        TrialKind::Measure => "measure",
-        TrialKind::Confirm => "confirm",
-        TrialKind::Anchor => "anchor",
-    }
 }
 
 /// The trials nearest to the boundary on the log scale, ascending in load.
