@@ -25,7 +25,7 @@ const FIGURES: [(&str, Figure); 5] = [
 /// called by the objectives.
 pub fn curve(document: &Document) -> String {
     let mut rows = vec![header(document)];
-    rows.extend(document.trials.iter().map(|trial| row(document, trial)));
+    rows.extend(document.trials.iter().map(row));
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         // Into memory, and every row as long as the header: there is nothing to fail on.
@@ -60,11 +60,13 @@ fn header(document: &Document) -> Vec<String> {
     for metric in METRICS {
         names.extend(FIGURES.map(|(figure, _)| format!("{metric}_{figure}")));
     }
-    names.extend(document.slo.iter().cloned());
+    names.extend(
+        document.trials.iter().take(1).flat_map(|trial| &trial.objectives).map(|o| o.objective.clone()),
+    );
     names
 }
 
-fn row(document: &Document, trial: &TrialFigures) -> Vec<String> {
+fn row(trial: &TrialFigures) -> Vec<String> {
     let requests = trial.requests;
     let mut cells = vec![
         trial.id.to_string(),
@@ -103,8 +105,7 @@ fn row(document: &Document, trial: &TrialFigures) -> Vec<String> {
             FIGURES.map(|(_, figure)| samples.map_or(String::new(), |samples| number(figure(samples)))),
         );
     }
-    let figures = (0..document.slo.len()).map(|index| trial.objectives.get(index).and_then(|o| o.figure));
-    cells.extend(figures.map(|figure| figure.map_or(String::new(), number)));
+    cells.extend(trial.objectives.iter().map(|objective| objective.figure.map_or(String::new(), number)));
     cells
 }
 

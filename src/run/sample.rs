@@ -19,10 +19,11 @@ use crate::verdict::{Reading, Verdict, VoidReason, judge};
 /// `ttft p95 < 500 ms` and `itl p95 < 50 ms`.
 pub(crate) fn slo() -> Slo {
     let p95 = |metric, threshold| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold };
-    let limit = |metric, threshold| RequestLimit { metric, op: Op::Less, threshold, allowed_gaps: 0.05 };
+    let limit =
+        |metric, threshold, allowed_gaps| RequestLimit { metric, op: Op::Less, threshold, allowed_gaps };
     Slo {
         objectives: vec![p95(Metric::Ttft, 0.5), p95(Metric::Itl, 0.05)],
-        limits: vec![limit(Metric::Ttft, 0.5), limit(Metric::Itl, 0.05)],
+        limits: vec![limit(Metric::Ttft, 0.5, 0.0), limit(Metric::Itl, 0.05, 0.05)],
     }
 }
 

@@ -313,6 +313,48 @@ fn a_full_disk_is_a_clean_error_and_keeps_what_was_written() {
     assert_eq!(Contents::read(&path).unwrap().trials.len(), kept + 1);
 }
 
+/// The half of the next test that runs in a process of its own, until it is killed.
+#[cfg(unix)]
+#[test]
+#[ignore = "run by a_killed_process_loses_no_trial_that_it_said_was_kept"]
+fn writes_until_it_is_killed() {
+    let base = PathBuf::from(std::env::var_os("PLIMSOLL_TEST_BASE").unwrap());
+    let mut folder = RunFolder::create(Some(&base), "chat", &sample::plan()).unwrap();
+    for id in 1_u32.. {
+        let outcome = sample::outcome(id, 8, TrialKind::Measure);
+        let records = (0..50).map(|k| sample::record(u64::from(id) * 50 + k, id)).collect();
+        folder.trial_ended(&outcome, cost_at(&outcome), records).unwrap();
+        folder.flush().unwrap();
+        eprintln!("kept {id}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_process_loses_no_trial_that_it_said_was_kept() {
+    use std::io::BufRead;
+    let base = tempdir().unwrap();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "run::tests::writes_until_it_is_killed", "--ignored", "--nocapture"])
+        .env("PLIMSOLL_TEST_BASE", base.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let kept = lines.map_while(Result::ok).filter(|line| line.starts_with("kept ")).take(7).count();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(kept, 7);
+    let path = fs::canonicalize(base.path().join("latest")).unwrap();
+    let (folder, past) = RunFolder::open(&path).unwrap();
+    drop(folder);
+    assert!(past.trials.len() >= kept, "{} trials", past.trials.len());
+    for outcome in past.outcomes() {
+        assert_eq!(past.records_of(outcome.id).unwrap().len(), 50);
+    }
+}
+
 #[test]
 fn a_figure_that_could_not_be_read_back_is_refused_at_once() {
     let base = tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! The thread that writes a run's journal and records.
 //!
-//! Packing and syncing a trial's records takes tens of milliseconds; on the thread that drives the
+//! Packing and syncing a trial's records takes milliseconds to tens of them; on the thread that drives the
 //! load they would delay the next requests. Order is kept: an entry is begun when the one before it
 //! is on the disk. After a failure nothing more is written, since later entries would not fit.
 

@@ -6,9 +6,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::PlotError;
-use super::axis;
 use super::data::{Chart, Hue, Mark, Panel, Point, Series};
+use super::{PlotError, axis, header};
 
 /// Names a viewer of the SVG looks for, in order; the metrics of the first two are all but the same.
 const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
@@ -21,18 +20,21 @@ const LEFT: u32 = 74;
 const RIGHT: u32 = 22;
 const GAP: u32 = 14;
 
-const INK: RGBColor = RGBColor(34, 38, 43);
-const SOFT: RGBColor = RGBColor(106, 113, 121);
+pub(super) const INK: RGBColor = RGBColor(34, 38, 43);
+pub(super) const SOFT: RGBColor = RGBColor(106, 113, 121);
 const GRID: RGBColor = RGBColor(228, 231, 234);
 const AXIS: RGBColor = RGBColor(150, 156, 163);
-const FIGURE: RGBColor = RGBColor(0, 102, 170);
-const GOOD: RGBColor = RGBColor(0, 138, 96);
-const THROUGHPUT: RGBColor = RGBColor(130, 138, 146);
-const LIMIT: RGBColor = RGBColor(200, 66, 20);
-const BAND: RGBColor = RGBColor(0, 102, 170);
+pub(super) const FIGURE: RGBColor = RGBColor(0, 102, 170);
+pub(super) const GOOD: RGBColor = RGBColor(0, 138, 96);
+pub(super) const THROUGHPUT: RGBColor = RGBColor(130, 138, 146);
+pub(super) const LIMIT: RGBColor = RGBColor(200, 66, 20);
+pub(super) const BAND: RGBColor = RGBColor(0, 102, 170);
 
-type Area<B> = DrawingArea<B, Shift>;
-type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+/// Opacity of trials that only steered.
+pub(super) const FAINT: f64 = 0.32;
+
+pub(super) type Area<B> = DrawingArea<B, Shift>;
+pub(super) type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 /// Height of a picture of so many panels, points.
 pub(super) fn height(panels: u32) -> u32 {
@@ -60,24 +62,24 @@ fn register_fonts() -> Result<(), PlotError> {
 
 /// Sizes in points -> dots.
 #[derive(Clone, Copy)]
-struct Pen {
+pub(super) struct Pen {
     scale: f64,
 }
 
 impl Pen {
-    fn px(self, points: impl Into<f64>) -> i32 {
+    pub(super) fn px(self, points: impl Into<f64>) -> i32 {
         (points.into() * self.scale).round() as i32
     }
 
-    fn width(self, points: f64) -> u32 {
+    pub(super) fn width(self, points: f64) -> u32 {
         self.px(points).max(1) as u32
     }
 
-    fn text(self, points: f64, colour: RGBColor, anchor: (HPos, VPos)) -> TextStyle<'static> {
+    pub(super) fn text(self, points: f64, colour: RGBColor, anchor: (HPos, VPos)) -> TextStyle<'static> {
         (FONT, points * self.scale).into_font().color(&colour).pos(Pos::new(anchor.0, anchor.1))
     }
 
-    fn bold(self, points: f64, colour: RGBColor, anchor: (HPos, VPos)) -> TextStyle<'static> {
+    pub(super) fn bold(self, points: f64, colour: RGBColor, anchor: (HPos, VPos)) -> TextStyle<'static> {
         (FONT, points * self.scale, FontStyle::Bold)
             .into_font()
             .color(&colour)
@@ -87,7 +89,7 @@ impl Pen {
 
 fn picture<B: DrawingBackend>(root: &Area<B>, chart: &Chart, pen: Pen) -> Drawn<B> {
     root.fill(&WHITE)?;
-    header(root, chart, pen)?;
+    header::draw(root, chart, pen)?;
     let frame = |index: usize, panel: &Panel| Frame {
         left: pen.px(LEFT),
         right: root.dim_in_pixel().0 as i32 - pen.px(RIGHT),
@@ -108,103 +110,6 @@ fn picture<B: DrawingBackend>(root: &Area<B>, chart: &Chart, pen: Pen) -> Drawn<
         load_axis(root, frame(chart.panels.len() - 1, last), pen)?;
     }
     root.present()
-}
-
-/// Title, subtitle and legend.
-fn header<B: DrawingBackend>(root: &Area<B>, chart: &Chart, pen: Pen) -> Drawn<B> {
-    let left = pen.px(20);
-    let room = root.dim_in_pixel().0 as i32 - 2 * left;
-    let top = (HPos::Left, VPos::Top);
-    let title = fit(root, &chart.title, &pen.bold(21.0, INK, top), room);
-    root.draw_text(&title, &pen.bold(21.0, INK, top), (left, pen.px(14)))?;
-    let subtitle = fit(root, &chart.subtitle, &pen.text(12.5, SOFT, top), room);
-    root.draw_text(&subtitle, &pen.text(12.5, SOFT, top), (left, pen.px(43)))?;
-
-    let mut x = left;
-    let y = pen.px(74);
-    let text = pen.text(12.0, INK, (HPos::Left, VPos::Center));
-    for (sign, label) in legend(chart) {
-        draw_sign(root, sign, (x, y), pen)?;
-        x += pen.px(20);
-        root.draw_text(label, &text, (x, y))?;
-        x += root.estimate_text_size(label, &text)?.0 as i32 + pen.px(20);
-    }
-    Ok(())
-}
-
-/// The text, cut with an ellipsis where it is wider than `room`.
-fn fit<B: DrawingBackend>(root: &Area<B>, text: &str, style: &TextStyle, room: i32) -> String {
-    let wide = |text: &str| root.estimate_text_size(text, style).is_ok_and(|size| size.0 as i32 > room);
-    if !wide(text) {
-        return text.to_owned();
-    }
-    let mut cut: Vec<char> = text.chars().collect();
-    while cut.pop().is_some() {
-        let shorter = cut.iter().collect::<String>().trim_end().to_owned() + "…";
-        if !wide(&shorter) {
-            return shorter;
-        }
-    }
-    String::new()
-}
-
-#[derive(Clone, Copy)]
-enum Sign {
-    Dot(RGBColor, f64),
-    Hollow,
-    Beyond,
-    Limit,
-    Band,
-    Answer,
-}
-
-fn legend(chart: &Chart) -> Vec<(Sign, &'static str)> {
-    let mut signs = vec![(Sign::Dot(THROUGHPUT, 1.0), "throughput"), (Sign::Dot(GOOD, 1.0), "goodput")];
-    if chart.panels.len() > 1 {
-        signs.push((Sign::Dot(FIGURE, 1.0), "latency, measured"));
-        if chart.has(Mark::Navigation) {
-            signs.push((Sign::Dot(FIGURE, FAINT), "navigation"));
-        }
-        signs.push((Sign::Limit, "SLO"));
-    }
-    if chart.has(Mark::Void) {
-        signs.push((Sign::Hollow, "void"));
-    }
-    if chart.has_beyond() {
-        signs.push((Sign::Beyond, "beyond the scale"));
-    }
-    if chart.answer.is_some() {
-        signs.push((Sign::Answer, "answer"));
-    }
-    if chart.interval.is_some() {
-        signs.push((Sign::Band, "its interval"));
-    }
-    signs
-}
-
-/// Opacity of trials that only steered.
-const FAINT: f64 = 0.32;
-
-fn draw_sign<B: DrawingBackend>(root: &Area<B>, sign: Sign, (x, y): (i32, i32), pen: Pen) -> Drawn<B> {
-    let middle = (x + pen.px(7), y);
-    match sign {
-        Sign::Dot(colour, alpha) => root.draw(&Circle::new(middle, pen.px(4), colour.mix(alpha).filled())),
-        Sign::Hollow => root.draw(&Circle::new(middle, pen.px(6), SOFT.stroke_width(pen.width(1.4)))),
-        Sign::Beyond => root.draw(&TriangleMarker::new(middle, pen.px(5), FIGURE.filled())),
-        Sign::Limit => {
-            let style = LIMIT.stroke_width(pen.width(1.6));
-            line(root, (x, y), (x + pen.px(6), y), style)?;
-            line(root, (x + pen.px(10), y), (x + pen.px(16), y), style)
-        }
-        Sign::Band => {
-            let half = pen.px(6);
-            root.draw(&Rectangle::new([(x, y - half), (x + pen.px(14), y + half)], BAND.mix(0.16).filled()))
-        }
-        Sign::Answer => {
-            let half = pen.px(7);
-            line(root, (middle.0, y - half), (middle.0, y + half), INK.stroke_width(pen.width(1.2)))
-        }
-    }
 }
 
 /// Where a panel lies, and how loads and values map to dots.
@@ -239,7 +144,8 @@ impl Frame {
     }
 }
 
-fn line<B: DrawingBackend>(
+/// Draws a straight line.
+pub(super) fn line<B: DrawingBackend>(
     root: &Area<B>,
     from: (i32, i32),
     to: (i32, i32),

@@ -6,6 +6,7 @@
 mod axis;
 mod data;
 mod draw;
+mod header;
 
 use plotters::backend::{BitMapBackend, SVGBackend};
 use thiserror::Error;
