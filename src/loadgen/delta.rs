@@ -44,7 +44,8 @@ pub struct Usage {
 pub fn parse(json: &[u8]) -> Result<Delta<'_>, serde_json::Error> {
     let wire: Wire<'_> = serde_json::from_slice(json)?;
     let choices = wire.choices.unwrap_or_default();
-    let error = wire.error.is_some_and(|error| error.0) || wire.object.is_some_and(|object| object.0 == "error");
+    let error =
+        wire.error.is_some_and(|error| error.0) || wire.object.is_some_and(|object| object.0 == "error");
     Ok(Delta {
         output: choices.output,
         finish: choices.finish,
@@ -113,10 +114,17 @@ struct Message {
 
 impl Message {
     fn output(self) -> bool {
-        [self.content, self.reasoning_content, self.reasoning, self.refusal, self.tool_calls, self.function_call]
-            .into_iter()
-            .flatten()
-            .any(|field| field.0)
+        [
+            self.content,
+            self.reasoning_content,
+            self.reasoning,
+            self.refusal,
+            self.tool_calls,
+            self.function_call,
+        ]
+        .into_iter()
+        .flatten()
+        .any(|field| field.0)
     }
 }
 
@@ -141,7 +149,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Choices<'a>, A::Error> {
                 let mut all = Choices { given: true, ..Choices::default() };
                 while let Some(choice) = seq.next_element::<Choice<'a>>()? {
-                    all.output |= choice.delta.is_some_and(Message::output) || choice.text.is_some_and(|text| text.0);
+                    all.output |=
+                        choice.delta.is_some_and(Message::output) || choice.text.is_some_and(|text| text.0);
                     if let Some(Word(finish)) = choice.finish_reason {
                         all.finish = Some(finish);
                     }
