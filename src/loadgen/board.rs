@@ -208,10 +208,8 @@ impl Board {
     /// A user's task has ended, in whatever way.
     fn left(&self, user: u64) {
         let mut state = self.lock();
-        if let Some(entry) = state.users.remove(&user) {
-            if !entry.leaving {
-                self.count_out(&mut state);
-            }
+        if state.users.remove(&user).is_some_and(|entry| !entry.leaving) {
+            self.count_out(&mut state);
         }
         let (dry, closing) = (state.dry && state.users.is_empty(), state.closing.is_some());
         drop(state);

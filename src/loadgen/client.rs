@@ -206,10 +206,10 @@ impl Client {
         let mut resent = false;
         loop {
             let mut kept = link.take().filter(|_| !resent);
-            if let Some(old) = &mut kept {
-                if !old.ready().await {
-                    kept = None;
-                }
+            if let Some(old) = &mut kept
+                && !old.ready().await
+            {
+                kept = None;
             }
             let mut current = match kept {
                 Some(old) => old,
@@ -269,11 +269,9 @@ impl Client {
                 Some(Err(_)) if intake.is_over() => break false,
                 Some(Err(error)) => return Err(Broken { fault: failure::of_exchange(&error), stale: false }),
             }
-            if !heard {
-                if let Some(first) = intake.first() {
-                    heard = true;
-                    on_first(intake.sent_at(), first);
-                }
+            if !heard && let Some(first) = intake.first() {
+                heard = true;
+                on_first(intake.sent_at(), first);
             }
         };
         let outcome = intake.on_end(link.arrival());

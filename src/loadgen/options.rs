@@ -217,7 +217,8 @@ impl Address {
         if host.is_empty() {
             return Err(fail("the host is missing"));
         }
-        if authority.port().is_some() && authority.port_u16().is_none_or(|port| port == 0) {
+        // `port_u16` is silent about a port that is none.
+        if authority.as_str() != authority.host() && authority.port_u16().is_none_or(|port| port == 0) {
             return Err(fail("the port is not one"));
         }
         let path = uri.path().trim_end_matches('/');

@@ -51,13 +51,9 @@ impl Parser {
         let mut rest = self.skip_bom(bytes);
         // Data of the current event that lie in this slice: the common case, handed out uncopied.
         let mut whole: Option<&'a [u8]> = None;
-        if self.after_cr {
-            if let Some((&first, tail)) = rest.split_first() {
-                self.after_cr = false;
-                if first == b'\n' {
-                    rest = tail;
-                }
-            }
+        if self.after_cr && !rest.is_empty() {
+            self.after_cr = false;
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
             let line = &rest[..end];

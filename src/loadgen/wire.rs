@@ -141,12 +141,15 @@ impl AsyncWrite for Stamped {
     }
 }
 
+type Connection = Pin<Box<http1::Connection<TokioIo<Stamped>, Full<Bytes>>>>;
+
 /// One open connection, used by one request at a time.
 pub struct Link {
     sender: http1::SendRequest<Full<Bytes>>,
-    connection: Pin<Box<http1::Connection<TokioIo<Stamped>, Full<Bytes>>>>,
-    /// What the connection ended with, once it has.
-    closed: Option<Result<(), hyper::Error>>,
+    /// None once it has ended; it must go then, as only that tells the sender.
+    connection: Option<Connection>,
+    /// What the connection failed with.
+    failed: Option<hyper::Error>,
     stamp: Arc<Stamp>,
     /// Whether a request was already sent on it.
     used: bool,
@@ -158,7 +161,7 @@ impl Link {
         let stamp = Arc::new(Stamp::new(origin));
         let stamped = Stamped { socket, stamp: stamp.clone() };
         let (sender, connection) = http1::Builder::new().handshake(TokioIo::new(stamped)).await?;
-        Ok(Self { sender, connection: Box::pin(connection), closed: None, stamp, used: false })
+        Ok(Self { sender, connection: Some(Box::pin(connection)), failed: None, stamp, used: false })
     }
 
     /// Whether a request was sent on it before the present one.
@@ -194,15 +197,13 @@ impl Link {
     ) -> Result<Response<Incoming>, hyper::Error> {
         self.stamp.arm();
         let mut response = pin!(self.sender.send_request(request));
-        let (connection, closed, stamp) = (&mut self.connection, &mut self.closed, &self.stamp);
+        let (connection, failed, stamp) = (&mut self.connection, &mut self.failed, &self.stamp);
         let mut told = false;
         let answer = poll_fn(|cx| {
-            drive(connection, closed, cx);
-            if !told {
-                if let Some(at) = stamp.wrote() {
-                    told = true;
-                    on_sent(at);
-                }
+            drive(connection, failed, cx);
+            if !told && let Some(at) = stamp.wrote() {
+                told = true;
+                on_sent(at);
             }
             response.as_mut().poll(cx)
         })
@@ -237,33 +238,20 @@ impl Link {
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.connection, &mut self.closed, cx);
+        drive(&mut self.connection, &mut self.failed, cx);
     }
 
     /// The connection's own error says more than "channel closed".
     fn reason(&mut self, error: hyper::Error) -> hyper::Error {
-        match self.closed.take() {
-            Some(Err(reason)) => {
-                self.closed = Some(Ok(()));
-                reason
-            }
-            closed => {
-                self.closed = closed;
-                error
-            }
-        }
+        self.failed.take().unwrap_or(error)
     }
 }
 
 /// Lets the connection read and write what it can.
-fn drive(
-    connection: &mut Pin<Box<http1::Connection<TokioIo<Stamped>, Full<Bytes>>>>,
-    closed: &mut Option<Result<(), hyper::Error>>,
-    cx: &mut Context<'_>,
-) {
-    if closed.is_none() {
-        if let Poll::Ready(end) = connection.as_mut().poll(cx) {
-            *closed = Some(end);
-        }
+fn drive(connection: &mut Option<Connection>, failed: &mut Option<hyper::Error>, cx: &mut Context<'_>) {
+    let Some(running) = connection else { return };
+    if let Poll::Ready(end) = running.as_mut().poll(cx) {
+        *failed = end.err();
+        *connection = None;
     }
 }
