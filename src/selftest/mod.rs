@@ -57,7 +57,11 @@ fn said(answer: &Answer, trials: u32, requests: u64, seconds: f64) -> Said {
     Said {
         estimate,
         low: if missed_at_lowest { 0 } else { low },
-        high: if missed_at_lowest { Some(answer.interval.and_then(|i| i.high).map_or(0, whole)) } else { high },
+        high: if missed_at_lowest {
+            Some(answer.interval.and_then(|i| i.high).map_or(0, whole))
+        } else {
+            high
+        },
         safe: answer.safe_load.map_or(0, |load| whole(load.value())),
         trials,
         requests,
