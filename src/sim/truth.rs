@@ -138,12 +138,20 @@ pub fn capacity(scenario: &Scenario, requests: u32, seed: u64) -> Result<Truth, 
     }
     // Level by level, with twice the requests.
     let about = points[crossing].0.exp().round() as u32;
-    let mut capacity = 0;
+    let mut levels = Vec::new();
     for level in about.saturating_sub(5).max(1)..=about + 5 {
-        if margin(level, 2 * requests)? <= 0.0 {
-            capacity = level;
-        }
+        levels.push((f64::from(level), margin(level, 2 * requests)?));
     }
+    // On a flat step the line through them says more than each; at a cliff it is the other way.
+    let rise = line(&levels);
+    let on_line = |level: f64| {
+        let n = levels.len() as f64;
+        let (x, y) = levels.iter().fold((0.0, 0.0), |(x, y), level| (x + level.0 / n, y + level.1 / n));
+        y + rise * (level - x)
+    };
+    let met =
+        |&&(level, margin): &&(f64, f64)| if slope < 4.0 { on_line(level) <= 0.0 } else { margin <= 0.0 };
+    let capacity = levels.iter().rev().find(met).map_or(0, |&(level, _)| level as u32);
     Ok(Truth { capacity, slope })
 }
 
