@@ -6,10 +6,14 @@
 pub mod loadgen;
 pub mod metrics;
 pub mod plan;
+pub mod recipe;
 pub mod rng;
 pub mod search;
+pub mod selftest;
 pub mod sim;
 pub mod slo;
+pub mod stats;
+pub mod trial;
 pub mod units;
 pub mod verdict;
 pub mod workload;

@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::loadgen::record::RequestRecord;
 use crate::slo::{Objective, Slo};
 use crate::units::significant;
 
@@ -158,4 +159,69 @@ pub fn judge(slo: &Slo, readings: &[Reading]) -> Verdict {
         }
     }
     verdict
+}
+
+/// Share of the requests that could not connect above which a trial says nothing of the server.
+const CONNECT_SHARE: f64 = 0.1;
+/// Share of the streams in one burst above which TTFT and ITL are not measurable.
+const BUFFERED_SHARE: f64 = 0.5;
+/// A stream whose tokens after the first come faster than this was handed on in one burst, seconds
+/// a token: no engine decodes at 5,000 tokens a second for one user.
+const BURST_TPOT: f64 = 0.2e-3;
+/// Achieved output length, as a share of the one asked for, below which the load was not the one
+/// that was asked for.
+const LENGTH_SHARE: f64 = 0.5;
+
+/// Why the measured requests of a trial are no valid measurement, if they are not.
+pub fn void_reason(slo: &Slo, measured: &[RequestRecord]) -> Option<VoidReason> {
+    if measured.is_empty() {
+        return None;
+    }
+    let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
+    let lost: Vec<&RequestRecord> =
+        measured.iter().filter(|r| r.failure().is_some_and(|cause| cause.is_infrastructure())).collect();
+    let lost_share = share(lost.len(), measured.len());
+    if lost_share > CONNECT_SHARE {
+        return Some(VoidReason::Infrastructure { share: lost_share, detail: most_frequent_detail(&lost) });
+    }
+    let whole: Vec<&RequestRecord> = measured.iter().filter(|record| record.is_completed()).collect();
+    if slo.needs_streaming() {
+        let long: Vec<&&RequestRecord> = whole.iter().filter(|record| record.output_tokens() >= 8).collect();
+        let bursts = long.iter().filter(|record| is_burst(record)).count();
+        let burst_share = share(bursts, long.len());
+        if burst_share > BUFFERED_SHARE {
+            return Some(VoidReason::BufferedStream { share: burst_share });
+        }
+    }
+    if !whole.is_empty() {
+        let mean = |tokens: fn(&RequestRecord) -> u32| {
+            whole.iter().map(|record| f64::from(tokens(record))).sum::<f64>() / whole.len() as f64
+        };
+        let (asked, got) = (mean(|record| record.osl), mean(RequestRecord::output_tokens));
+        if got < LENGTH_SHARE * asked {
+            return Some(VoidReason::OutputLength { asked, got });
+        }
+    }
+    None
+}
+
+/// Whether a whole response came in one burst after a wait that was far longer.
+fn is_burst(record: &RequestRecord) -> bool {
+    match (record.tpot(), record.ttft(), record.e2e()) {
+        (Some(tpot), Some(ttft), Some(e2e)) => tpot < BURST_TPOT && e2e - ttft < 0.1 * ttft,
+        _ => false,
+    }
+}
+
+fn most_frequent_detail(failed: &[&RequestRecord]) -> String {
+    let mut counts = std::collections::BTreeMap::new();
+    for record in failed {
+        if let crate::loadgen::record::Outcome::Failed { detail, .. } = &record.outcome {
+            *counts.entry(detail.as_str()).or_insert(0_u32) += 1;
+        }
+    }
+    counts
+        .into_iter()
+        .max_by_key(|&(_, count)| count)
+        .map_or_else(String::new, |(detail, _)| detail.to_owned())
 }

@@ -112,6 +112,9 @@ pub enum SessionError {
     /// The operator asked to stop.
     #[error("interrupted")]
     Interrupted,
+    /// The time or the requests that the run may take are used up.
+    #[error("the budget is used up")]
+    OutOfBudget,
     /// The client's own limits were reached.
     #[error("{0}")]
     Client(String),

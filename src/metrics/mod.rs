@@ -1,5 +1,9 @@
 //! Records in, figures out: percentiles with their intervals, throughput, goodput, errors.
 
+pub mod reading;
 pub mod summary;
+#[cfg(test)]
+mod tests;
 
+pub use reading::{Samples, readings};
 pub use summary::{Counts, Distribution, Summary};

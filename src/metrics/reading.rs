@@ -4,10 +4,12 @@
 //! the request ends. A window then holds long and short requests in the shares in which the server
 //! serves them; counting only requests that began *and* ended inside it would favour short ones.
 
-use crate::loadgen::record::{Outcome, RequestRecord};
+use crate::loadgen::record::{Failure, Outcome, RequestRecord};
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::slo::{Metric, Objective, Slo, Stat};
+use crate::stats::batch;
 use crate::stats::quantile::quantile;
+use crate::stats::special::normal_quantile;
 use crate::verdict::Reading;
 
 /// Margins are clipped to this on the log scale: beyond 50 times the limit nothing more is said.
@@ -18,6 +20,9 @@ const PROFILE: usize = 200;
 const PARTIAL_TOKENS: u32 = 24;
 /// Fewer samples than this: a quantile is helped by the shape of a lognormal.
 const SMALL: usize = 40;
+/// Largest share of failed requests that a mean may leave out. A failure has no latency to average,
+/// yet a server that mostly fails must not look quick.
+const FAILURES_LEFT_OUT: f64 = 0.05;
 
 /// The samples of a window.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +49,8 @@ pub fn readings(slo: &Slo, samples: &Samples<'_>, levels: &LevelHistory) -> Vec<
 #[derive(Default)]
 struct Values {
     values: Vec<f64>,
+    /// When each sample was there; kept for TTFT only, whose samples do not come in order of time.
+    instants: Vec<f64>,
     load_sum: f64,
 }
 
@@ -52,68 +59,75 @@ impl Values {
         self.values.push(value);
         self.load_sum += log_load;
     }
+
+    fn push_at(&mut self, value: f64, log_load: f64, instant: f64) {
+        self.push(value, log_load);
+        self.instants.push(instant);
+    }
+
+    /// The values in order of time.
+    fn in_time(self) -> Vec<f64> {
+        if self.instants.is_empty() {
+            return self.values;
+        }
+        let mut timed: Vec<(f64, f64)> = self.instants.into_iter().zip(self.values).collect();
+        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        timed.into_iter().map(|(_, value)| value).collect()
+    }
 }
 
 fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory) -> Reading {
-    let log_load_now = levels.mean_log(samples.now, samples.now);
     match objective.metric {
-        Metric::Goodput => {
-            let good = samples.records.iter().filter(|record| slo.is_good(record)).count();
-            let figure = good as f64 / (samples.now - samples.from).max(1e-9);
-            let margin = objective.margin(figure).clamp(-CLIP, CLIP);
-            let figure = (!samples.records.is_empty()).then_some(figure);
-            let variance = 1.0 / (good as f64).max(1.0);
-            return Reading { over: 0, of: 0, figure, margin, variance, log_load: log_load_now, profile: Vec::new() };
-        }
+        Metric::Goodput => return goodput(slo, objective, samples, levels),
         Metric::Attainment | Metric::Errors => return share(slo, objective, samples, levels),
         _ => {}
     }
     let bad = if objective.op.wants_large() { 0.0 } else { f64::INFINITY };
     let collected = collect(objective, samples, levels, bad);
     let n = collected.values.len();
-    let over = collected.values.iter().filter(|value| !objective.op.holds(**value, objective.threshold)).count();
-    let log_load = if n > 0 { collected.load_sum / n as f64 } else { log_load_now };
-    let mut margins: Vec<f64> =
-        collected.values.iter().map(|&value| objective.margin(value.min(1e12)).clamp(-CLIP, CLIP)).collect();
-    // The share of samples at or below the figure that is judged, on the scale of margins, where
-    // large is bad for every objective.
-    let p = match objective.stat {
-        Stat::Percentile(p) if objective.op.wants_large() => 1.0 - p / 100.0,
-        Stat::Percentile(p) => p / 100.0,
-        Stat::Max => 1.0,
-        Stat::Mean | Stat::Value => f64::NAN,
+    let log_load = if n > 0 { collected.load_sum / n as f64 } else { log_load_at(levels, samples.now) };
+    let in_time = collected.in_time();
+    let over = in_time.iter().filter(|value| !objective.op.holds(**value, objective.threshold)).count();
+    let mut sorted = in_time.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let seen = match objective.stat {
+        _ if n == 0 => None,
+        Stat::Percentile(p) => Some(quantile_seen(objective, &in_time, &sorted, p / 100.0)),
+        Stat::Max => Some(quantile_seen(objective, &in_time, &sorted, 1.0)),
+        Stat::Mean | Stat::Value => mean_seen(objective, &in_time, bad),
     };
-    let (margin, variance) = if n == 0 {
-        (0.0, 1.0)
-    } else if p.is_nan() {
-        mean_margin(objective, &collected.values)
-    } else {
-        let (margin, variance) = quantile_margin(&mut margins, p);
-        (margin, variance)
-    };
-    let figure = (n > 0).then(|| figure_at(objective, margin));
-    margins.sort_unstable_by(f64::total_cmp);
+    let seen = seen.unwrap_or(Seen { figure: None, margin: 0.0, variance: 1.0 });
     Reading {
         over: over as u32,
         of: n as u32,
-        figure,
-        margin,
-        variance,
+        figure: seen.figure,
+        margin: seen.margin,
+        variance: seen.variance,
         log_load,
-        profile: profile(&margins),
+        profile: profile(objective, &sorted),
     }
 }
 
-/// The figure that has this margin.
-fn figure_at(objective: &Objective, margin: f64) -> f64 {
-    let ratio = if objective.op.wants_large() { -margin } else { margin };
-    objective.threshold * ratio.exp()
+/// The judged figure of some samples, and its distance from the threshold.
+struct Seen {
+    figure: Option<f64>,
+    margin: f64,
+    variance: f64,
+}
+
+fn log_load_at(levels: &LevelHistory, at: f64) -> f64 {
+    levels.mean_log(at, at)
+}
+
+fn clipped_margin(objective: &Objective, value: f64) -> f64 {
+    objective.margin(value.min(1e12)).clamp(-CLIP, CLIP)
 }
 
 fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, bad: f64) -> Values {
     let mut values = Values::default();
     let metric = objective.metric;
     let overdue = |age: f64| metric.is_time() && metric != Metric::Itl && age > objective.threshold;
+    let gaps_kept = samples.records.iter().any(|record| !record.gaps_us.is_empty());
     for record in samples.records {
         let life = record.first.map_or_else(
             || levels.mean_log(record.sent, record.ended),
@@ -123,15 +137,27 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
         match (&record.outcome, metric) {
             // A first token counts whatever became of the request later, if it came in the window.
             (Outcome::Completed { .. } | Outcome::Censored | Outcome::Cancelled, Metric::Ttft) => {
-                match record.ttft() {
-                    Some(ttft) if record.first.is_some_and(|first| first >= samples.from) => values.push(ttft, at_sending),
-                    Some(_) => {}
-                    None if overdue(record.ended - record.sent) => values.push(record.ended - record.sent, at_sending),
-                    None => {}
+                match record.first {
+                    Some(first) if first >= samples.from => {
+                        values.push_at(first - record.sent, at_sending, first);
+                    }
+                    None if overdue(record.ended - record.sent) => {
+                        values.push_at(record.ended - record.sent, at_sending, record.ended);
+                    }
+                    _ => {}
                 }
             }
-            (Outcome::Failed { .. }, Metric::Ttft) => values.push(bad, at_sending),
-            (Outcome::Failed { .. }, _) => values.push(bad, life),
+            (Outcome::Failed { cause, .. }, Metric::Ttft) => {
+                values.push_at(failed_value(objective, record, *cause, bad), at_sending, record.ended);
+            }
+            // It misses as often as a request has gaps, or it would weigh next to nothing among them.
+            (Outcome::Failed { .. }, Metric::Itl) => {
+                let gaps = if gaps_kept { record.osl.saturating_sub(1).max(1) } else { 1 };
+                (0..gaps).for_each(|_| values.push(bad, life));
+            }
+            (Outcome::Failed { cause, .. }, _) => {
+                values.push(failed_value(objective, record, *cause, bad), life)
+            }
             (Outcome::Completed { .. }, Metric::Itl) => {
                 if record.gaps_us.is_empty() {
                     if let Some(tpot) = record.tpot() {
@@ -163,15 +189,21 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
         let at_sending = levels.mean_log(flight.sent, flight.sent);
         let age = samples.now - flight.sent;
         match (metric, flight.first) {
-            (Metric::Ttft, Some(first)) if first >= samples.from => values.push(first - flight.sent, at_sending),
-            (Metric::Ttft, None) | (Metric::E2e, _) if overdue(age) => values.push(age, at_sending),
-            (Metric::Tpot | Metric::Itl | Metric::OutputTokensPerSecondPerUser, Some(first)) if samples.partial => {
+            (Metric::Ttft, Some(first)) if first >= samples.from => {
+                values.push_at(first - flight.sent, at_sending, first);
+            }
+            (Metric::Ttft, None) if overdue(age) => values.push_at(age, at_sending, samples.now),
+            (Metric::E2e, _) if overdue(age) => values.push(age, levels.mean_log(flight.sent, samples.now)),
+            (Metric::Tpot | Metric::Itl | Metric::OutputTokensPerSecondPerUser, Some(first))
+                if samples.partial =>
+            {
                 if let Some(latest) = flight.latest
                     && flight.tokens >= PARTIAL_TOKENS
                     && first >= samples.from
                 {
                     let tpot = (latest - first) / f64::from(flight.tokens - 1);
-                    let value = if metric == Metric::OutputTokensPerSecondPerUser { 1.0 / tpot } else { tpot };
+                    let value =
+                        if metric == Metric::OutputTokensPerSecondPerUser { 1.0 / tpot } else { tpot };
                     values.push(value, levels.mean_log(first, latest));
                 }
             }
@@ -181,103 +213,136 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
     values
 }
 
-/// Objectives on a share of requests: attainment and errors.
-fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory) -> Reading {
-    let (mut over, mut of, mut load_sum) = (0_u32, 0_u32, 0.0);
-    for record in samples.records {
-        let finished = record.is_completed() || record.failure().is_some();
-        if !finished {
-            continue;
-        }
-        let miss = match objective.metric {
-            Metric::Errors => record.failure().is_some(),
-            _ => !slo.is_good(record),
-        };
-        of += 1;
-        over += u32::from(miss);
-        load_sum += levels.mean_log(record.sent, record.ended);
-    }
-    if objective.metric == Metric::Attainment
-        && let Some(limit) = slo.ttft_limit()
-    {
-        let overdue = samples.pending.iter().filter(|f| f.first.is_none() && samples.now - f.sent > limit);
-        for flight in overdue {
-            of += 1;
-            over += 1;
-            load_sum += levels.mean_log(flight.sent, samples.now);
-        }
-    }
-    let missed = f64::from(over) / f64::from(of.max(1));
-    let allowed = objective.allowed_misses().unwrap_or(0.5).max(1e-3);
-    // The share of misses relative to the allowed one, with half a miss added so that none seen is
-    // not an infinite distance.
-    let margin = (((f64::from(over) + 0.5) / (f64::from(of) + 1.0)) / allowed).ln().clamp(-CLIP, CLIP);
-    let figure = if objective.metric == Metric::Errors { missed } else { 1.0 - missed };
+/// What a failed request says about an objective on latency: worse than anything, except that one
+/// which timed out has at least waited that long, which a mean can use.
+fn failed_value(objective: &Objective, record: &RequestRecord, cause: Failure, bad: f64) -> f64 {
+    let waited = match objective.metric {
+        Metric::Ttft => record.first.unwrap_or(record.ended) - record.sent,
+        Metric::E2e => record.ended - record.sent,
+        _ => return bad,
+    };
+    if objective.stat == Stat::Mean && cause == Failure::Timeout { waited } else { bad }
+}
+
+/// Objectives on the rate of good requests.
+fn goodput(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory) -> Reading {
+    let good = samples.records.iter().filter(|record| slo.is_good(record)).count() as f64;
+    let figure = good / (samples.now - samples.from).max(1e-9);
     Reading {
-        over,
-        of,
-        figure: (of > 0).then_some(figure),
-        margin,
-        variance: 1.0 / (f64::from(over) + 0.5),
-        log_load: if of > 0 { load_sum / f64::from(of) } else { levels.mean_log(samples.now, samples.now) },
+        over: 0,
+        of: 0,
+        figure: (!samples.records.is_empty()).then_some(figure),
+        margin: clipped_margin(objective, figure),
+        variance: 1.0 / good.max(1.0),
+        log_load: log_load_at(levels, samples.now),
         profile: Vec::new(),
     }
 }
 
-fn mean_margin(objective: &Objective, values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let relative = if mean.is_finite() && mean > 0.0 { 2.0 * variance / (n * mean * mean) } else { 1.0 };
-    (objective.margin(mean.min(1e12)).clamp(-CLIP, CLIP), relative + 1e-4)
+/// Objectives on a share of requests: attainment and errors.
+fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory) -> Reading {
+    let (mut over, mut of, mut load_sum) = (0_u32, 0_u32, 0.0);
+    let mut count = |miss: bool, log_load: f64| {
+        of += 1;
+        over += u32::from(miss);
+        load_sum += log_load;
+    };
+    let ttft_limit = slo.ttft_limit().filter(|_| objective.metric == Metric::Attainment);
+    let overdue = |first: Option<f64>, sent: f64, now: f64| {
+        ttft_limit.is_some_and(|limit| first.unwrap_or(now) - sent > limit)
+    };
+    for record in samples.records {
+        let miss = match objective.metric {
+            Metric::Errors => record.failure().is_some(),
+            _ => !slo.is_good(record),
+        };
+        // A request that was let go says nothing, unless it had broken its limit by then.
+        let finished = record.is_completed() || record.failure().is_some();
+        if finished || overdue(record.first, record.sent, record.ended) {
+            count(miss, levels.mean_log(record.sent, record.ended));
+        }
+    }
+    for flight in samples.pending {
+        if flight.first.is_none() && overdue(None, flight.sent, samples.now) {
+            count(true, levels.mean_log(flight.sent, samples.now));
+        }
+    }
+    let missed = f64::from(over) / f64::from(of.max(1));
+    let figure = if objective.metric == Metric::Errors { missed } else { 1.0 - missed };
+    // The misses relative to those allowed. The fractions keep no miss from being an infinite
+    // distance, and the sign that of the verdict: positive from the first miss too many.
+    let allowed = (objective.allowed_misses().unwrap_or(0.0) * f64::from(of) + 1e-9).floor();
+    let margin = ((f64::from(over) + 0.25) / (allowed + 0.5)).ln().clamp(-CLIP, CLIP);
+    Reading {
+        over,
+        of,
+        figure: (of > 0).then_some(figure),
+        margin: if of > 0 { margin } else { 0.0 },
+        variance: 1.0 / (f64::from(over) + 0.5),
+        log_load: if of > 0 { load_sum / f64::from(of) } else { log_load_at(levels, samples.now) },
+        profile: Vec::new(),
+    }
 }
 
-/// The quantile of margins and its variance. `margins` come in order of time and are left sorted.
-fn quantile_margin(margins: &mut [f64], p: f64) -> (f64, f64) {
-    let n = margins.len();
-    let in_time = margins.to_vec();
-    margins.sort_unstable_by(f64::total_cmp);
-    let seen = quantile(margins, p);
+/// The mean of samples in order of time, those of a few failed requests left out.
+fn mean_seen(objective: &Objective, in_time: &[f64], bad: f64) -> Option<Seen> {
+    let there: Vec<f64> = in_time.iter().copied().filter(|&value| value != bad).collect();
+    let failed = in_time.len() - there.len();
+    if failed as f64 > FAILURES_LEFT_OUT * in_time.len() as f64 {
+        return Some(Seen { figure: Some(bad), margin: clipped_margin(objective, bad), variance: 1e-4 });
+    }
+    let mean = there.iter().sum::<f64>() / there.len() as f64;
+    // By the delta method; a few samples may agree by chance, so never below 1 %.
+    let variance = match batch::variance_of_mean(&there) {
+        Some(variance) if mean > 0.0 => variance / (mean * mean) + 1e-4,
+        _ => 1.0,
+    };
+    Some(Seen { figure: Some(mean), margin: clipped_margin(objective, mean), variance })
+}
+
+/// The `p` quantile of samples, and the variance of its margin.
+fn quantile_seen(objective: &Objective, in_time: &[f64], sorted: &[f64], p: f64) -> Seen {
+    let n = sorted.len();
+    let center = quantile(sorted, p);
+    let margin = clipped_margin(objective, center);
+    let figure = Some(center);
     if n < 6 {
-        return (seen, 1.0);
+        return Seen { figure, margin, variance: 1.0 };
     }
     if n < SMALL {
-        let mean = in_time.iter().sum::<f64>() / n as f64;
-        let sd = (in_time.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (n as f64 - 1.0)).sqrt();
-        // A lognormal of this spread puts the quantile here; never below what was seen.
-        let z = if p >= 1.0 { 3.0 } else { crate::stats::special::normal_quantile(p) };
-        let shaped = mean + z * sd;
-        let margin = shaped.max(0.5 * (seen + shaped)).clamp(-CLIP, CLIP);
+        // A lognormal of this spread puts the quantile here; large margins are bad, so its upper
+        // tail is wanted, and half of what was seen keeps a single outlier in view.
+        let margins: Vec<f64> = in_time.iter().map(|&value| clipped_margin(objective, value)).collect();
+        let tail = if objective.op.wants_large() { 1.0 - p } else { p };
+        let z = if tail >= 1.0 { 3.0 } else { normal_quantile(tail) };
+        let spread = batch::sample_variance(&margins);
+        let shaped = margins.iter().sum::<f64>() / n as f64 + z * spread.sqrt();
+        let margin = shaped.max(0.5 * (margin + shaped)).clamp(-CLIP, CLIP);
         // Doubled, as the requests of one trial share the server's mood.
-        return (margin, 2.0 * sd * sd * (1.0 + 0.5 * z * z) / n as f64 + 9e-4);
+        return Seen { figure, margin, variance: 2.0 * spread * (1.0 + 0.5 * z * z) / n as f64 + 9e-4 };
     }
-    // Width of the order-statistic interval, widened by the design effect that batches show.
-    let batches = if n >= 100 { 10 } else { 6 };
-    let size = n / batches;
-    let shares: Vec<f64> = in_time
-        .chunks_exact(size)
-        .take(batches)
-        .map(|batch| batch.iter().filter(|margin| **margin > seen).count() as f64 / size as f64)
-        .collect();
-    let mean = shares.iter().sum::<f64>() / batches as f64;
-    let between = shares.iter().map(|share| (share - mean).powi(2)).sum::<f64>() / (batches as f64 - 1.0);
-    let spread = (p * (1.0 - p)).max(1e-4);
-    // Shrunk towards 1 with the weight of six batches.
-    let degrees = batches as f64 - 1.0;
-    let design = ((between * size as f64 / spread * degrees + 6.0) / (degrees + 6.0)).max(1.0);
-    let half = (n as f64 * spread * design).sqrt() / n as f64;
-    let low = quantile(margins, (p - half).max(0.5));
-    let high = quantile(margins, (p + half).min(1.0 - 0.5 / n as f64));
-    (seen, ((high - low) / 2.0).max(1e-4).powi(2))
+    // Half the width of the order-statistic interval, widened by the design effect that batches
+    // show; with few batches that is shrunk towards 1, with the weight of six of them.
+    let effect = batch::design_effect(in_time.iter().map(|&value| f64::from(u8::from(value > center))), p);
+    let ratio = (effect.ratio * effect.dof + 6.0) / (effect.dof + 6.0);
+    let half = ((p * (1.0 - p)).max(1e-4) * ratio / n as f64).sqrt();
+    let end = 0.5 / n as f64;
+    let low = clipped_margin(objective, quantile(sorted, (p - half).clamp(end, 1.0 - end)));
+    let high = clipped_margin(objective, quantile(sorted, (p + half).clamp(end, 1.0 - end)));
+    Seen { figure, margin, variance: ((high - low) / 2.0).abs().max(1e-4).powi(2) }
 }
 
-/// Evenly spaced quantiles (mid-ranks) of sorted margins.
-fn profile(sorted: &[f64]) -> Vec<f32> {
+/// Evenly spaced quantiles (mid-ranks) of the margins of sorted values, ascending.
+fn profile(objective: &Objective, sorted: &[f64]) -> Vec<f32> {
     let points = sorted.len().min(PROFILE);
-    (0..points)
+    let mut profile: Vec<f32> = (0..points)
         .map(|i| {
             let rank = (i as f64 + 0.5) / points as f64 * sorted.len() as f64;
-            sorted[(rank as usize).min(sorted.len() - 1)] as f32
+            clipped_margin(objective, sorted[(rank as usize).min(sorted.len() - 1)]) as f32
         })
-        .collect()
+        .collect();
+    if objective.op.wants_large() {
+        profile.reverse();
+    }
+    profile
 }

@@ -4,11 +4,22 @@
 //! clock: fed the same outcomes it asks the same questions, which is what `replay`, `resume` and
 //! `selftest` stand on.
 
+pub mod adaptive;
 pub mod answer;
+pub mod bisect;
+mod evidence;
+pub mod grid;
+#[cfg(test)]
+mod tests;
 pub mod trial;
 
+pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
-pub use trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
+pub use bisect::Bisect;
+pub use grid::Grid;
+pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
+
+use crate::plan::{Plan, StrategyPlan};
 
 /// A way to search: asked for a trial, told its outcome, until it has an answer.
 pub trait Strategy {
@@ -18,9 +29,26 @@ pub trait Strategy {
     /// Takes in the outcome of the trial that was asked for.
     fn tell(&mut self, outcome: &TrialOutcome);
 
+    /// Ends the search where it stands: the budget is used up in the middle of a trial.
+    fn stop(&mut self);
+
     /// The answer as far as it is known; final once [`Strategy::ask`] has said [`Ask::Done`].
     fn answer(&self) -> Answer;
 
     /// Expected number of trials still to come, for the progress display.
     fn remaining(&self) -> u32;
+}
+
+/// The strategy that a plan asks for.
+pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
+    let slo = plan.slo.clone();
+    match &plan.strategy {
+        StrategyPlan::Adaptive { precision } => {
+            let mut settings = adaptive::settings::Settings::new(plan.load, *precision, plan.seed);
+            settings.budget = plan.budget;
+            Box::new(Adaptive::new(slo, settings))
+        }
+        StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
+        StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
+    }
 }

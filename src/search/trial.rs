@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Counts, Summary};
+use crate::slo::{Metric, Slo};
 use crate::units::Load;
 use crate::verdict::{Reading, Verdict};
 
@@ -71,19 +72,8 @@ pub enum StopRule {
         /// Longest measured window, seconds.
         max_seconds: f64,
     },
-    /// As soon as the verdict is clear, or at `give_up` samples.
-    Clear {
-        /// Samples before any verdict.
-        least: u32,
-        /// Samples at which the trial ends unclear.
-        give_up: u32,
-        /// Standard errors that the margin must be away from 0.
-        z: f64,
-        /// Smallest margin (log scale) that is called clear.
-        margin: f64,
-        /// Longest measured window, seconds.
-        max_seconds: f64,
-    },
+    /// As soon as the verdict is clear.
+    Clear(ClearRule),
     /// When the step time has stopped falling: two windows in a row that improve by less than
     /// `improvement`.
     Warm {
@@ -94,6 +84,65 @@ pub enum StopRule {
         /// Windows at the most.
         windows: u32,
     },
+}
+
+/// When a navigation trial's verdict is clear.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClearRule {
+    /// Samples of TTFT before any verdict; half as many of metrics that take a request's whole life.
+    pub least: u32,
+    /// Samples of TTFT at which the trial ends unclear.
+    pub give_up: u32,
+    /// Standard errors that the margin must be away from 0.
+    pub z: f64,
+    /// Smallest margin (log scale) that is called clear.
+    pub margin: f64,
+    /// Variance added to the one seen within the trial: what the trial shares with its moment.
+    pub shared_variance: f64,
+    /// Longest measured window, seconds.
+    pub max_seconds: f64,
+}
+
+impl ClearRule {
+    /// Share of samples over the limit that is a plain miss, whatever the variance.
+    const PLAIN_SHARE: f64 = 0.4;
+    /// Fewest samples for a plain miss.
+    const PLAIN_SAMPLES: u32 = 8;
+
+    /// The verdict of the samples so far, if it is clear (or if there is no use in waiting longer).
+    pub fn judge(&self, slo: &Slo, readings: &[Reading]) -> Option<Verdict> {
+        let plain = |r: &Reading| {
+            r.of >= Self::PLAIN_SAMPLES && f64::from(r.over) > Self::PLAIN_SHARE * f64::from(r.of)
+        };
+        if slo
+            .objectives
+            .iter()
+            .zip(readings)
+            .any(|(o, r)| o.allowed_misses().is_some_and(|p| p < 0.2) && plain(r))
+        {
+            return Some(Verdict::Missed);
+        }
+        let has = |samples: u32| {
+            slo.objectives.iter().zip(readings).all(|(objective, reading)| {
+                let whole_life = !matches!(objective.metric, Metric::Ttft);
+                reading.of >= if whole_life { (self.least / 2).max(6).min(samples) } else { samples }
+                    || objective.allowed_misses().is_none()
+            })
+        };
+        if !has(self.least) {
+            return None;
+        }
+        let z = |r: &Reading| r.margin / (r.variance + self.shared_variance).sqrt();
+        if readings.iter().any(|r| z(r) > self.z && r.margin > self.margin) {
+            Some(Verdict::Missed)
+        } else if readings.iter().all(|r| z(r) < -self.z && r.margin < -self.margin) {
+            Some(Verdict::Met)
+        } else if has(self.give_up) {
+            Some(Verdict::Undecided)
+        } else {
+            None
+        }
+    }
 }
 
 /// What came of a trial.
@@ -117,14 +166,14 @@ pub struct TrialOutcome {
     pub counts: Counts,
     /// Requests issued since the run began, at the trial's end.
     pub issued_total: u64,
-    /// Completions a second at the settled level.
+    /// Requests that pass through the server a second, at the settled level.
     pub completion_rate: f64,
     /// Mean TTFT of the samples, seconds; pending requests count with their age.
     pub mean_ttft: Option<f64>,
     /// Mean end-to-end latency of the samples, seconds.
     pub mean_e2e: Option<f64>,
-    /// Median time between tokens, seconds.
-    pub step_time: Option<f64>,
+    /// Requests a second that keep every limit, over the measured window.
+    pub good_rate: f64,
     /// The figures.
     pub summary: Summary,
 }

@@ -134,6 +134,11 @@ pub struct Slo {
 }
 
 impl Slo {
+    /// No objective at all: what a measurement is judged by when nothing is asked of it.
+    pub fn none() -> Self {
+        Self { objectives: Vec::new(), limits: Vec::new() }
+    }
+
     /// Reads objectives in the SLO grammar: `<metric> <stat> <op> <value><unit>`, parts set apart by
     /// blanks or `:`; several may stand in one text, set apart by `,` or `;`. vLLM's goodput form
     /// `ttft:500 tpot:50` (milliseconds) is understood as limits on each request, of which 95 % must

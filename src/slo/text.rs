@@ -65,6 +65,10 @@ fn exact_share(share: f64) -> String {
 impl TryFrom<Vec<String>> for Slo {
     type Error = SloError;
     fn try_from(texts: Vec<String>) -> Result<Self, SloError> {
+        if texts.is_empty() {
+            // The plan of a measurement that is not judged.
+            return Ok(Slo::none());
+        }
         Slo::parse(texts.iter().map(String::as_str))
     }
 }

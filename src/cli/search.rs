@@ -1,0 +1,85 @@
+//! `plimsoll search`.
+
+use clap::Args;
+use plimsoll::recipe::{
+    Bounds, BudgetSection, Count, Duration, LoadSection, Precision, Purpose, Recipe, StrategyName,
+    StrategySection, TrialSection,
+};
+
+use super::exit::ExitCode;
+use super::flags::CommonFlags;
+use super::{block_on, engine};
+
+/// Find the most concurrent requests that still meet the SLO.
+///
+/// Without `--url` the simulated engine is started in this process and measured over HTTP. The
+/// answer is an interval; everything that was measured is kept in a run folder.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Search {
+    #[command(flatten)]
+    how: SearchFlags,
+
+    #[command(flatten)]
+    common: CommonFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Search")]
+struct SearchFlags {
+    /// Fewest and most requests in flight that may be tried [default: 1..1024]
+    #[arg(long, value_name = "MIN..MAX")]
+    concurrency: Option<Bounds>,
+
+    /// How to search: adaptive (the default), bisect or grid.
+    #[arg(long)]
+    strategy: Option<StrategyName>,
+
+    /// Relative width at which the search may stop: of the interval (adaptive, 20%) or of the
+    /// bracket (bisect, 5%).
+    #[arg(long, value_name = "PERCENT")]
+    precision: Option<Precision>,
+
+    /// The levels of a grid, such as 1,4,16,64 [default: eight, log-spaced]
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
+    levels: Option<Vec<Count>>,
+
+    /// Completions that a measuring trial counts [default: 250]
+    #[arg(long, value_name = "K")]
+    requests: Option<Count>,
+
+    /// Longest the search may take; the best answer within it is given.
+    #[arg(long, value_name = "DURATION")]
+    budget: Option<Duration>,
+
+    /// Most requests that the search may send.
+    #[arg(long, value_name = "K")]
+    max_requests: Option<Count>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll search
+  plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms' --slo 'itl p95 < 50ms'
+  plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m";
+
+impl Search {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let how = self.how;
+        let (plan, settings) = self.common.resolve(
+            Purpose::Search,
+            Recipe {
+                load: LoadSection { concurrency: how.concurrency },
+                strategy: StrategySection {
+                    kind: how.strategy,
+                    precision: how.precision,
+                    levels: how.levels,
+                },
+                trial: TrialSection { requests: how.requests, ..TrialSection::default() },
+                budget: BudgetSection { duration: how.budget, requests: how.max_requests },
+                ..Recipe::default()
+            },
+        )?;
+        block_on(engine::search(plan, settings))
+    }
+}

@@ -1,0 +1,185 @@
+//! A whole run: ask the strategy, run the trial, keep what came of it, tell the strategy.
+
+use thiserror::Error;
+
+use crate::loadgen::limits::cpu_seconds;
+use crate::loadgen::record::RequestRecord;
+use crate::loadgen::session::{Session, SessionError};
+use crate::plan::Plan;
+use crate::run::{Cost, Observer, Progress, RunError, RunFolder};
+use crate::search::{self, Answer, Ask, SearchOutcome, Strategy, TrialOutcome, TrialSpec};
+use crate::target::{Target, TargetError};
+use crate::trial::{Finished, Trials};
+
+/// Times a target that has gone is waited for, and the first wait, seconds; each is twice the last.
+const RETURNS: (u32, f64) = (3, 2.0);
+
+/// What a run found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The answer.
+    pub answer: Answer,
+    /// Every trial, those of an earlier part of the run first.
+    pub outcomes: Vec<TrialOutcome>,
+    /// What the run took.
+    pub cost: Cost,
+    /// What the reader should know.
+    pub warnings: Vec<String>,
+    /// Why the run ended before its time, if it did.
+    pub cut_short: Option<String>,
+}
+
+/// A run that cannot go on.
+#[derive(Debug, Error)]
+pub enum ControllerError {
+    /// The target could not be opened.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// What was measured could not be kept.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The journal holds trials that this version would not have asked for.
+    #[error("trial {id} of the journal is not the one that the plan leads to; the run was made by another version: `plimsoll replay` with that version, or start a new run")]
+    OtherCourse {
+        /// The trial.
+        id: u32,
+    },
+}
+
+/// Runs the plan's search on a target, taking up after `past` trials of the same run.
+///
+/// # Errors
+/// When the target cannot be opened or the run folder not written. A target that is lost in the
+/// middle is no error: what was measured is the answer, cut short.
+pub async fn search<T: Target>(
+    plan: &Plan,
+    target: &mut T,
+    folder: &mut RunFolder,
+    past: &[TrialOutcome],
+    spent: Cost,
+    observer: &mut dyn Observer,
+) -> Result<Found, ControllerError> {
+    let mut strategy = search::strategy(plan);
+    replay(strategy.as_mut(), past)?;
+    let mut run = Run { plan, folder, observer, outcomes: past.to_vec(), spent, cpu_before: cpu_seconds(), warnings: Vec::new() };
+    let (cut_short, late) = run.drive(strategy.as_mut(), target).await?;
+    let mut answer = strategy.answer();
+    if cut_short.is_some() && answer.outcome != SearchOutcome::Void {
+        answer.outcome = SearchOutcome::Interrupted;
+    }
+    let cost = run.cost();
+    run.folder.ended(&answer, cost, late)?;
+    run.observer.finished(&answer);
+    Ok(Found { answer, outcomes: run.outcomes, cost, warnings: run.warnings, cut_short })
+}
+
+/// Tells a strategy the trials of a journal, checking that it asks for just these.
+///
+/// # Errors
+/// When it asks for another.
+pub fn replay(strategy: &mut dyn Strategy, past: &[TrialOutcome]) -> Result<(), ControllerError> {
+    for outcome in past {
+        match strategy.ask() {
+            Ask::Trial(spec) if spec == outcome.spec => strategy.tell(outcome),
+            _ => return Err(ControllerError::OtherCourse { id: outcome.id }),
+        }
+    }
+    Ok(())
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    folder: &'a mut RunFolder,
+    observer: &'a mut dyn Observer,
+    outcomes: Vec<TrialOutcome>,
+    /// What earlier parts of the run took.
+    spent: Cost,
+    cpu_before: f64,
+    warnings: Vec<String>,
+}
+
+impl Run<'_> {
+    /// Runs trials until the strategy is done or the run is cut short. Gives the reason for the
+    /// latter, and the records of what was in flight at the end.
+    async fn drive<T: Target>(
+        &mut self,
+        strategy: &mut dyn Strategy,
+        target: &mut T,
+    ) -> Result<(Option<String>, Vec<RequestRecord>), ControllerError> {
+        let mut late = Vec::new();
+        let mut returns = 0;
+        loop {
+            let Ask::Trial(_) = strategy.ask() else { return Ok((None, late)) };
+            let clock = self.outcomes.last().map_or(0.0, |outcome| outcome.ended);
+            let next_request = self.spent.requests;
+            let session = target.open(clock.max(self.spent.seconds), next_request).await?;
+            let first = self.outcomes.last().map_or(1, |outcome| outcome.id + 1);
+            let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true);
+            let ended = self.trials(strategy, &mut trials).await?;
+            self.spent = Cost { seconds: trials.now(), requests: next_request.max(trials.issued()), ..self.spent };
+            late.extend(trials.close().await);
+            match ended {
+                None => return Ok((None, late)),
+                Some(SessionError::Unreachable { detail, .. }) if returns < RETURNS.0 => {
+                    let wait = RETURNS.1 * f64::from(1_u32 << returns);
+                    returns += 1;
+                    self.warn(format!("the target was lost ({detail}); trying again in {wait:.0} s, {returns} of {}", RETURNS.0))?;
+                    tokio::time::sleep(std::time::Duration::from_secs_f64(wait)).await;
+                }
+                Some(SessionError::OutOfBudget) => {
+                    strategy.stop();
+                    return Ok((None, late));
+                }
+                Some(error) => return Ok((Some(error.to_string()), late)),
+            }
+        }
+    }
+
+    async fn trials<S: Session>(
+        &mut self,
+        strategy: &mut dyn Strategy,
+        trials: &mut Trials<S>,
+    ) -> Result<Option<SessionError>, ControllerError> {
+        while let Ask::Trial(spec) = strategy.ask() {
+            self.folder.trial_asked(&spec)?;
+            self.observer.trial_started(&spec, strategy.remaining());
+            match self.one(&spec, trials).await {
+                Ok(Finished { outcome, records }) => {
+                    self.spent = Cost { seconds: outcome.ended, requests: outcome.issued_total, ..self.spent };
+                    let cost = self.cost();
+                    self.folder.trial_ended(&outcome, cost, records)?;
+                    self.observer.trial_ended(&outcome);
+                    strategy.tell(&outcome);
+                    self.outcomes.push(outcome);
+                }
+                Err(error) => return Ok(Some(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn one<S: Session>(&mut self, spec: &TrialSpec, trials: &mut Trials<S>) -> Result<Finished, SessionError> {
+        let observer = &mut *self.observer;
+        trials
+            .run(spec, &mut |glance| {
+                observer.trial_progress(&Progress {
+                    elapsed: glance.elapsed,
+                    samples: if glance.settled { glance.samples.0 } else { 0 },
+                    wanted: glance.samples.1,
+                    figures: glance.readings.iter().map(|reading| reading.figure).collect(),
+                });
+            })
+            .await
+    }
+
+    fn cost(&self) -> Cost {
+        Cost { client_cpu_seconds: self.spent.client_cpu_seconds + cpu_seconds() - self.cpu_before, ..self.spent }
+    }
+
+    fn warn(&mut self, text: String) -> Result<(), RunError> {
+        self.observer.warning(&text);
+        self.folder.warn(&text)?;
+        self.warnings.push(text);
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! Recipes: a search as people write it, in TOML, with everything optional.
+//!
+//! A recipe is read ([`Loaded`]), changed by the command line's flags ([`Recipe::changed_by`]) and
+//! resolved into a [`crate::plan::Plan`] with every default explicit ([`Recipe::into_plan`]).
+//!
+//! ```
+//! use plimsoll::plan::LoadRange;
+//! use plimsoll::recipe::{Purpose, Recipe};
+//!
+//! let recipe = Recipe::from_toml(
+//!     r#"
+//!     slo = ["ttft p95 < 500ms"]
+//!     [target]
+//!     url = "http://127.0.0.1:8000"
+//!     [load]
+//!     concurrency = "1..64"
+//!     "#,
+//!     "example.toml",
+//! )
+//! .unwrap();
+//! let plan = recipe.into_plan(Some("example"), Purpose::Search).unwrap();
+//! assert_eq!(plan.load, LoadRange { min: 1, max: 64 });
+//! ```
+
+mod check;
+pub mod choice;
+mod error;
+mod lengths;
+mod locate;
+pub mod quantity;
+mod ready;
+mod resolve;
+mod written;
+
+pub use choice::{ApiName, EngineName, StrategyName, Tokenizer};
+pub use error::RecipeError;
+pub use lengths::TokenLengths;
+pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Speed};
+pub use ready::{READY, ReadyRecipe};
+pub use resolve::{Purpose, choose_preset};
+pub use written::{
+    BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TrialSection, WorkloadSection,
+};

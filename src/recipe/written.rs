@@ -1,0 +1,330 @@
+//! The recipe as written, and how it is read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::choice::{ApiName, EngineName, StrategyName, Tokenizer};
+use super::error::{RecipeError, closest};
+use super::lengths::TokenLengths;
+use super::locate;
+use super::quantity::{Bounds, Count, Duration, Precision, Speed};
+use super::ready::{READY, ReadyRecipe};
+use crate::plan::TokenizerPlan;
+use crate::slo::Slo;
+
+/// A search as written in TOML. What is left out takes its default.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "plimsoll recipe")]
+pub struct Recipe {
+    /// What the recipe is for, in a line.
+    pub description: Option<String>,
+    /// Seed of every random stream: same recipe and seed, same requests in the same order.
+    pub seed: Option<u64>,
+    /// The objectives, each `<metric> <stat> <op> <value><unit>`: `ttft p95 < 500ms`.
+    pub slo: Option<Slo>,
+    /// The server under test; the simulated engine if left out.
+    pub target: TargetSection,
+    /// The loads that may be tried.
+    pub load: LoadSection,
+    /// What is sent.
+    pub workload: WorkloadSection,
+    /// How to search.
+    pub strategy: StrategySection,
+    /// Size of the trials.
+    pub trial: TrialSection,
+    /// What the search may cost.
+    pub budget: BudgetSection,
+}
+
+/// The server under test: a live endpoint (`url`) or the simulated engine (`simulated`).
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TargetSection {
+    /// Base URL of an endpoint that speaks the OpenAI API, with or without `/v1`.
+    pub url: Option<String>,
+    /// Preset of the simulated engine to start instead.
+    pub simulated: Option<String>,
+    /// Seconds of the simulated engine's time that pass in a second.
+    pub speed: Option<Speed>,
+    /// Which call is measured: `chat` (the default) or `completions`.
+    pub api: Option<ApiName>,
+    /// The model; found by `GET /v1/models` if left out.
+    pub model: Option<String>,
+    /// Whether responses are streamed (the default); only streams show TTFT and ITL.
+    pub streaming: Option<bool>,
+    /// The kind of server; found out if left out.
+    pub engine: Option<EngineName>,
+    /// Environment variable that holds the API key.
+    pub api_key_env: Option<String>,
+    /// Further headers of each request.
+    pub headers: Option<BTreeMap<String, String>>,
+    /// PEM file with the certificate authority to trust instead of the built-in ones; a relative
+    /// path starts at the recipe's folder.
+    pub ca_file: Option<String>,
+    /// Longest a request may take; 10 minutes if left out.
+    pub timeout: Option<Duration>,
+    /// Fields added to the body of each request.
+    pub extra_body: Option<BTreeMap<String, serde_json::Value>>,
+}
+
+/// The loads that may be tried; nothing outside is ever sent.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoadSection {
+    /// Fewest and most requests in flight; `1..1024` if left out.
+    pub concurrency: Option<Bounds>,
+}
+
+/// What is sent: synthetic prompts, each of them unique.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkloadSection {
+    /// Prompt lengths (input sequence length), tokens.
+    pub isl: Option<TokenLengths>,
+    /// Output lengths (output sequence length), tokens.
+    pub osl: Option<TokenLengths>,
+    /// How prompt tokens are counted; `auto` if left out. A relative path starts at the recipe's
+    /// folder.
+    pub tokenizer: Option<Tokenizer>,
+}
+
+/// How to search.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StrategySection {
+    /// `adaptive` (the default), `bisect` or `grid`.
+    pub kind: Option<StrategyName>,
+    /// Relative width at which the search may stop: of the interval (`adaptive`, 20% if left out)
+    /// or of the bracket (`bisect`, 5% if left out).
+    pub precision: Option<Precision>,
+    /// The levels of `grid`; eight evenly spaced on the log scale if left out.
+    pub levels: Option<Vec<Count>>,
+}
+
+/// Size of the trials that measure; those that only find the way end as soon as they are clear.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrialSection {
+    /// Completions to count, at least two for each user; 250 if left out.
+    pub requests: Option<Count>,
+    /// Shortest measured window; 1 second if left out.
+    pub min_duration: Option<Duration>,
+    /// Longest measured window; 2 minutes if left out.
+    pub max_duration: Option<Duration>,
+}
+
+/// What the search may cost: hard bounds. The best answer within them is given.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetSection {
+    /// Longest the search may take; no bound if left out.
+    pub duration: Option<Duration>,
+    /// Most requests it may send; no bound if left out.
+    pub requests: Option<Count>,
+}
+
+/// A recipe with the name of its run folders.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loaded {
+    /// Name of the ready recipe, or of the file without its ending.
+    pub name: String,
+    /// The recipe.
+    pub recipe: Recipe,
+}
+
+impl Loaded {
+    /// Reads a ready recipe by name, or a file by path (anything that holds a `/` or ends in
+    /// `.toml`, or that is there).
+    ///
+    /// # Errors
+    /// When there is no such recipe, or what is there cannot be used.
+    pub fn open(name_or_path: &str) -> Result<Self, RecipeError> {
+        if let Some(ready) = ReadyRecipe::find(name_or_path) {
+            return Ok(Self {
+                name: ready.name.to_owned(),
+                recipe: Recipe::from_toml(ready.text, ready.name)?,
+            });
+        }
+        let path = Path::new(name_or_path);
+        let is_path = name_or_path.contains(['/', '\\']) || path.extension().is_some_and(|ext| ext == "toml");
+        if !is_path && !path.is_file() {
+            let names = READY.iter().map(|ready| ready.name);
+            return Err(RecipeError::new(format!("no recipe is called `{name_or_path}`"))
+                .hint(match closest(name_or_path, names) {
+                Some(name) => format!("did you mean `{name}`? `plimsoll recipes list` shows all"),
+                None => {
+                    "`plimsoll recipes list` shows the ready ones; a file of your own is given by its path, \
+                             such as `./my.toml`"
+                        .to_owned()
+                }
+            }));
+        }
+        Self::from_file(path)
+    }
+
+    /// Reads a file. Relative paths within it start at its folder.
+    ///
+    /// # Errors
+    /// When the file cannot be read or used.
+    pub fn from_file(path: &Path) -> Result<Self, RecipeError> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| RecipeError::new(format!("cannot read recipe `{shown}`: {error}")))?;
+        let mut recipe = Recipe::from_toml(&text, &shown)?;
+        if let Some(folder) = path.parent() {
+            recipe.rebase(folder);
+        }
+        let name =
+            path.file_stem().map_or_else(|| "recipe".to_owned(), |stem| stem.to_string_lossy().into_owned());
+        Ok(Self { name, recipe })
+    }
+}
+
+impl Recipe {
+    /// Reads a recipe; `origin` is the name of its file in error messages.
+    ///
+    /// # Errors
+    /// Names the file, the line and the field, what was seen and the mend.
+    pub fn from_toml(text: &str, origin: &str) -> Result<Self, RecipeError> {
+        let recipe: Self = toml::from_str(text).map_err(|error| locate::explain(error, text, origin))?;
+        recipe.check().map_err(|error| error.within(origin))?;
+        Ok(recipe)
+    }
+
+    /// This recipe with everything that `flags` says in place of what it says itself. A target named
+    /// in `flags` replaces the recipe's: the simulated engine has no use for an endpoint's fields.
+    #[must_use]
+    pub fn changed_by(mut self, flags: Self) -> Self {
+        if flags.target.simulated.is_some() {
+            self.target = TargetSection { speed: self.target.speed, ..TargetSection::default() };
+        } else if flags.target.url.is_some() {
+            self.target = TargetSection { simulated: None, speed: None, ..self.target };
+        }
+        // A way to search named in the flags has no use for another one's settings.
+        let kind = flags.strategy.kind.or(flags.strategy.levels.is_some().then_some(StrategyName::Grid));
+        if kind.is_some() && kind != self.strategy.kind {
+            self.strategy = StrategySection { kind, ..StrategySection::default() };
+        }
+        /// Takes the fields that the flags give.
+        macro_rules! take {
+            ($($($part:ident).+),+ $(,)?) => {
+                $(if flags.$($part).+.is_some() { self.$($part).+ = flags.$($part).+; })+
+            };
+        }
+        if let Some(headers) = flags.target.headers {
+            // Headers add up; of the same name the flag's wins.
+            self.target.headers.get_or_insert_default().extend(headers);
+        }
+        take!(
+            description,
+            seed,
+            slo,
+            target.url,
+            target.simulated,
+            target.speed,
+            target.api,
+            target.model,
+            target.streaming,
+            target.engine,
+            target.api_key_env,
+            target.ca_file,
+            target.timeout,
+            target.extra_body,
+            load.concurrency,
+            workload.isl,
+            workload.osl,
+            workload.tokenizer,
+            strategy.kind,
+            strategy.precision,
+            strategy.levels,
+            trial.requests,
+            trial.min_duration,
+            trial.max_duration,
+            budget.duration,
+            budget.requests,
+        );
+        self
+    }
+
+    /// Lets relative paths start at `folder`.
+    fn rebase(&mut self, folder: &Path) {
+        let rebased = |path: &str| folder.join(path).to_string_lossy().into_owned();
+        if let Some(path) = &mut self.target.ca_file {
+            *path = rebased(path);
+        }
+        if let Some(Tokenizer(TokenizerPlan::File { path })) = &mut self.workload.tokenizer {
+            *path = rebased(path);
+        }
+    }
+
+    /// The JSON schema of a recipe, for editors.
+    pub fn json_schema() -> schemars::Schema {
+        schemars::schema_for!(Recipe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn recipe(text: &str) -> Recipe {
+        Recipe::from_toml(text, "test.toml").unwrap()
+    }
+
+    #[test]
+    fn flags_win_over_the_recipe_field_by_field() {
+        let written =
+            recipe("seed = 1\n[load]\nconcurrency = '1..8'\n[target]\nheaders = { a = '1', b = '2' }");
+        let flags = recipe("seed = 2\n[target]\nheaders = { b = '3' }");
+        let both = written.changed_by(flags);
+        assert_eq!(both.seed, Some(2));
+        assert_eq!(both.load.concurrency, Some(Bounds { min: 1, max: 8 }));
+        let headers: Vec<_> = both.target.headers.unwrap().into_iter().collect();
+        assert_eq!(headers, [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "3".to_owned())]);
+    }
+
+    #[test]
+    fn a_target_named_by_a_flag_replaces_the_recipes() {
+        let endpoint = "[target]\nurl = 'http://127.0.0.1:1'\nmodel = 'm'";
+        let simulated = "[target]\nsimulated = 'small'";
+        let both = recipe(endpoint).changed_by(recipe(simulated));
+        assert_eq!(both.target, recipe(simulated).target);
+        let both = recipe(simulated).changed_by(recipe(endpoint));
+        assert_eq!(both.target, recipe(endpoint).target);
+    }
+
+    #[test]
+    fn a_strategy_named_by_a_flag_drops_the_settings_of_the_recipes() {
+        let bisect = recipe("[strategy]\nkind = 'bisect'\nprecision = '3%'");
+        let both = bisect.clone().changed_by(recipe("[strategy]\nlevels = [1, 2]"));
+        assert_eq!(both.strategy, recipe("[strategy]\nkind = 'grid'\nlevels = [1, 2]").strategy);
+        let both = bisect.changed_by(recipe("[strategy]\nkind = 'bisect'"));
+        assert_eq!(both.strategy.precision, Some(Precision(0.03)));
+    }
+
+    #[test]
+    fn relative_paths_start_at_the_recipes_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        std::fs::write(&path, "[workload]\ntokenizer = 'model/tokenizer.json'\n[target]\nca_file = '/etc/ca.pem'\nurl='http://a'").unwrap();
+        let loaded = Loaded::open(path.to_str().unwrap()).unwrap();
+        assert_eq!(loaded.name, "mine");
+        let expected = folder.path().join("model/tokenizer.json").to_string_lossy().into_owned();
+        assert_eq!(loaded.recipe.workload.tokenizer, Some(Tokenizer(TokenizerPlan::File { path: expected })));
+        assert_eq!(loaded.recipe.target.ca_file.as_deref(), Some("/etc/ca.pem"));
+    }
+
+    #[test]
+    fn an_unknown_recipe_is_answered_with_the_likely_one() {
+        let error = Loaded::open("simulate").unwrap_err();
+        assert_eq!(error.message, "no recipe is called `simulate`");
+        assert!(error.hint.unwrap().starts_with("did you mean `simulated`?"));
+        let error = Loaded::open("./nowhere.toml").unwrap_err();
+        assert!(error.message.starts_with("cannot read recipe `./nowhere.toml`: "), "{error}");
+    }
+}

@@ -1,0 +1,484 @@
+//! One trial: move the running load to a level, let it settle, measure until the rule says stop.
+//!
+//! The same code drives a live endpoint and virtual time. The load is never drained between trials:
+//! requests that are in flight at a trial's end go on into the next one.
+
+use crate::loadgen::record::{Phase, RequestRecord};
+use crate::loadgen::session::{Excess, InFlight, Session, SessionError, SessionEvent, Wake};
+use crate::metrics::reading::{Samples, readings};
+use crate::metrics::{Counts, Summary};
+use crate::plan::Budget;
+use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
+use crate::slo::Slo;
+use crate::stats::mser::mser5;
+use crate::units::Load;
+use crate::verdict::{Reading, Verdict, judge, void_reason};
+
+/// Longest time between looks at a running trial, seconds: what the progress display sees.
+const GLANCE: f64 = 0.5;
+/// Longest time between looks of a navigation trial without a TTFT limit, seconds.
+const PATIENCE: f64 = 20.0;
+
+/// Runs trials one after another on one session.
+pub struct Trials<S> {
+    session: S,
+    slo: Slo,
+    next_id: u32,
+    level: u32,
+    /// Completions a second at the level in force, once known.
+    rate: Option<f64>,
+    /// Mean life of a request, seconds, once known.
+    life: Option<f64>,
+    /// Whether outcomes carry a full [`Summary`] (thousands of simulated searches do without).
+    summarise: bool,
+    budget: Budget,
+    /// Records of a trial that could not be finished.
+    unfinished: Vec<RequestRecord>,
+}
+
+/// What a trial left behind.
+#[derive(Debug)]
+pub struct Finished {
+    /// What it says.
+    pub outcome: TrialOutcome,
+    /// Every request that ended during it.
+    pub records: Vec<RequestRecord>,
+}
+
+/// A glance at a trial that is running.
+#[derive(Clone, Debug)]
+pub struct Glance<'a> {
+    /// Seconds since the trial began.
+    pub elapsed: f64,
+    /// Whether the level has settled.
+    pub settled: bool,
+    /// Samples so far, and how many are wanted.
+    pub samples: (u32, u32),
+    /// The readings so far, one for each objective; empty while settling.
+    pub readings: &'a [Reading],
+}
+
+impl<S: Session> Trials<S> {
+    /// Takes over a session on which no load runs yet. Trials are numbered from `first_id`; when
+    /// `budget` is used up, the trial under way ends with [`SessionError::OutOfBudget`].
+    pub fn new(session: S, slo: Slo, budget: Budget, first_id: u32, summarise: bool) -> Self {
+        Self {
+            session,
+            slo,
+            next_id: first_id,
+            level: 0,
+            rate: None,
+            life: None,
+            summarise,
+            budget,
+            unfinished: Vec::new(),
+        }
+    }
+
+    /// Seconds on the session's clock.
+    pub fn now(&self) -> f64 {
+        self.session.now()
+    }
+
+    /// Requests issued so far.
+    pub fn issued(&self) -> u64 {
+        self.session.issued()
+    }
+
+    /// The session, for what only its kind can tell (lag of the client, say).
+    pub fn session(&mut self) -> &mut S {
+        &mut self.session
+    }
+
+    /// Ends the load. Gives the records of a trial that could not be finished, and of the requests
+    /// that were cut off now (censored).
+    pub async fn close(mut self) -> Vec<RequestRecord> {
+        let mut records = std::mem::take(&mut self.unfinished);
+        let mut events = self.session.take_events();
+        events.extend(self.session.close().await);
+        file(&mut records, events);
+        for record in &mut records {
+            record.trial = self.next_id.saturating_sub(1);
+            record.phase = Phase::Transient;
+        }
+        records
+    }
+
+    /// Runs one trial.
+    ///
+    /// # Errors
+    /// When the load cannot go on; [`Trials::close`] still gives the records that there are.
+    pub async fn run(
+        &mut self,
+        spec: &TrialSpec,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<Finished, SessionError> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut trial = Running { began: self.session.now(), settled: None, records: Vec::new() };
+        match self.measure(spec, &mut trial, watch).await {
+            Ok(verdict) => Ok(self.conclude(id, spec, trial, verdict)),
+            Err(error) => {
+                self.unfinished.append(&mut trial.records);
+                Err(error)
+            }
+        }
+    }
+
+    async fn measure(
+        &mut self,
+        spec: &TrialSpec,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<Option<Verdict>, SessionError> {
+        let Load::Concurrency(users) = spec.load;
+        self.reach(users, spec, trial, watch).await?;
+        self.settle(users, spec, trial, watch).await?;
+        trial.settled = Some(self.session.now());
+        match spec.rule {
+            StopRule::Fixed { requests, min_seconds, max_seconds } => {
+                self.measure_fixed(requests, min_seconds, max_seconds, trial, watch).await?;
+                Ok(None)
+            }
+            StopRule::Clear(rule) => Ok(Some(self.navigate(users, rule, trial, watch).await?)),
+            StopRule::Warm { window, improvement, windows } => {
+                self.warm_up(users, (window, improvement, windows), trial, watch).await?;
+                Ok(Some(Verdict::Undecided))
+            }
+        }
+    }
+
+    /// Moves the load to `users`: up one by one as capacity frees, down as requests end.
+    async fn reach(
+        &mut self,
+        users: u32,
+        spec: &TrialSpec,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        let before = self.level;
+        self.level = users;
+        if users > before {
+            let added = f64::from(users - before);
+            // As fast as the server completes, so that no burst of prompts meets it; before its
+            // pace is known, 20 a second and at most two seconds.
+            let spread = match (self.rate, self.life) {
+                (Some(rate), Some(life)) if rate > 0.0 => (added / rate).min(life),
+                _ => (added * 0.05).min(2.0),
+            };
+            let spread = if added <= 1.0 { 0.0 } else { spread };
+            self.session.set_level(users, spread, Excess::Retire);
+            let until = self.session.now() + spread;
+            self.advance_to(until, trial, watch).await
+        } else if users < before {
+            let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
+            self.session.set_level(users, 0.0, excess);
+            let deadline = self.session.now() + 3.0 * self.life.unwrap_or(60.0).max(1.0) * 40.0;
+            while self.session.in_flight().len() > users as usize && self.session.now() < deadline {
+                let surplus = self.session.in_flight().len() as u32 - users;
+                self.advance(
+                    Wake { at: self.session.now() + GLANCE, ended: surplus, first_tokens: u32::MAX },
+                    trial,
+                )
+                .await?;
+                self.glance(trial, (0, 0), &[], watch);
+            }
+            Ok(())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits for the completions at the new level that make the old one's mark fade.
+    async fn settle(
+        &mut self,
+        users: u32,
+        spec: &TrialSpec,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        let wanted = (spec.settle.completions_per_user * f64::from(users)).ceil() as u32;
+        let longest = self.life.map_or(60.0, |life| 12.0 * life + 5.0);
+        let until = self.session.now() + longest;
+        let mut seen = 0;
+        while seen < wanted && self.session.now() < until {
+            let before = trial.records.len();
+            let at = until.min(self.session.now() + GLANCE);
+            self.advance(Wake { at, ended: wanted - seen, first_tokens: u32::MAX }, trial).await?;
+            seen += (trial.records.len() - before) as u32;
+            self.glance(trial, (seen, wanted), &[], watch);
+        }
+        Ok(())
+    }
+
+    async fn measure_fixed(
+        &mut self,
+        requests: u32,
+        min_seconds: f64,
+        max_seconds: f64,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        let start = self.session.now();
+        let first = trial.records.len();
+        loop {
+            let now = self.session.now();
+            let seen = (trial.records.len() - first) as u32;
+            if now >= start + max_seconds || (seen >= requests && now >= start + min_seconds) {
+                return Ok(());
+            }
+            let left = requests.saturating_sub(seen);
+            let wake = if left > 0 {
+                Wake { at: (now + GLANCE).min(start + max_seconds), ended: left, first_tokens: u32::MAX }
+            } else {
+                Wake::at((start + min_seconds).min(now + GLANCE))
+            };
+            self.advance(wake, trial).await?;
+            if self.summarise {
+                let so_far = self.read(trial, false);
+                let seen = (trial.records.len() - first) as u32;
+                self.glance(trial, (seen, requests), &so_far, watch);
+            }
+        }
+    }
+
+    /// A sequentially stopped trial: ends as soon as the verdict is clear. It only steers, as the
+    /// size that depends on the data biases what it counts.
+    async fn navigate(
+        &mut self,
+        users: u32,
+        rule: ClearRule,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<Verdict, SessionError> {
+        let start = self.session.now();
+        let chunk = (users / 4).clamp(8, 24);
+        // A look at the latest after the time in which a request without a first token would break
+        // the limit: a stuck server is left within seconds.
+        let patience = self.slo.ttft_limit().unwrap_or(PATIENCE).clamp(GLANCE, PATIENCE);
+        loop {
+            let at = (self.session.now() + patience).min(start + rule.max_seconds);
+            self.advance(Wake { at, ended: u32::MAX, first_tokens: chunk }, trial).await?;
+            let so_far = self.read(trial, true);
+            let seen = so_far.iter().map(|reading| reading.of).min().unwrap_or(0);
+            self.glance(trial, (seen, rule.give_up), &so_far, watch);
+            if let Some(verdict) = rule.judge(&self.slo, &so_far) {
+                return Ok(verdict);
+            }
+            if self.session.now() >= start + rule.max_seconds {
+                return Ok(Verdict::Undecided);
+            }
+        }
+    }
+
+    /// Holds the level until the time that a token takes no longer falls.
+    async fn warm_up(
+        &mut self,
+        users: u32,
+        rule: (f64, f64, u32),
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        let (window, improvement, windows) = rule;
+        let (mut best, mut steady) = (f64::INFINITY, 0);
+        for number in 0..windows {
+            let (from, before) = (self.session.now(), self.tokens(trial));
+            // A window in which nothing came says nothing: wait on, ten windows at the most.
+            while self.tokens(trial) < before + 16 && self.session.now() < from + 10.0 * window {
+                let until = self.session.now() + window;
+                self.advance_to(until, trial, watch).await?;
+            }
+            let tokens = self.tokens(trial).saturating_sub(before).max(1) as f64;
+            let step = (f64::from(users) * (self.session.now() - from) / tokens).ln();
+            self.glance(trial, (number + 1, windows), &[], watch);
+            steady = if best - step < improvement { steady + 1 } else { 0 };
+            best = best.min(step);
+            if steady >= 2 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Output tokens received since the trial began, those of requests in flight included.
+    fn tokens(&self, trial: &Running) -> u64 {
+        let ended: u64 = trial.records.iter().map(|record| u64::from(record.output_tokens())).sum();
+        let flying: u64 = self.session.in_flight().iter().map(|flight| u64::from(flight.tokens)).sum();
+        ended + flying
+    }
+
+    /// The readings of what came since the level settled.
+    fn read(&self, trial: &Running, partial: bool) -> Vec<Reading> {
+        let from = trial.settled.unwrap_or(trial.began);
+        let records = trial.since(from);
+        let pending = self.session.in_flight();
+        let samples = Samples { records, pending: &pending, from, now: self.session.now(), partial };
+        readings(&self.slo, &samples, self.session.levels())
+    }
+
+    /// Draws the outcome from what was kept.
+    fn conclude(
+        &mut self,
+        id: u32,
+        spec: &TrialSpec,
+        mut trial: Running,
+        verdict: Option<Verdict>,
+    ) -> Finished {
+        let ended = self.session.now();
+        let mut from = trial.settled.unwrap_or(ended);
+        if spec.settle.truncate {
+            from = trial.truncated(from);
+            trial.settled = Some(from);
+        }
+        let readings = self.read(&trial, spec.kind == TrialKind::Navigate);
+        for record in &mut trial.records {
+            record.trial = id;
+            record.phase = match spec.kind {
+                TrialKind::Warmup => Phase::Warmup,
+                _ if record.ended < from => Phase::Transient,
+                _ => Phase::Measured,
+            };
+        }
+        let window = (ended - from).max(1e-9);
+        let measured = trial.since(from);
+        let verdict = match void_reason(&self.slo, measured) {
+            Some(reason) if spec.kind != TrialKind::Warmup => Verdict::Void(reason),
+            _ => verdict.unwrap_or_else(|| judge(&self.slo, &readings)),
+        };
+        let flow = Flow::of(measured, &self.session.in_flight(), from, window);
+        if flow.completions > 0 {
+            self.rate = Some(flow.rate);
+        }
+        if let Some(e2e) = flow.mean_e2e {
+            self.life = Some(self.life.map_or(e2e, |life| 0.7 * life + 0.3 * e2e));
+        }
+        let summary =
+            if self.summarise { Summary::of(&self.slo, measured, window) } else { Summary::default() };
+        let outcome = TrialOutcome {
+            id,
+            spec: spec.clone(),
+            verdict,
+            readings,
+            began: trial.began,
+            settled: from,
+            ended,
+            counts: Counts::of(&trial.records),
+            issued_total: self.session.issued(),
+            completion_rate: flow.rate,
+            mean_ttft: flow.mean_ttft,
+            mean_e2e: flow.mean_e2e,
+            good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32)
+                / window,
+            summary,
+        };
+        Finished { outcome, records: trial.records }
+    }
+
+    async fn advance_to(
+        &mut self,
+        until: f64,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        while self.session.now() < until {
+            self.advance(Wake::at(until.min(self.session.now() + GLANCE)), trial).await?;
+            self.glance(trial, (0, 0), &[], watch);
+        }
+        Ok(())
+    }
+
+    /// Advances the session and files what happened.
+    async fn advance(&mut self, mut wake: Wake, trial: &mut Running) -> Result<(), SessionError> {
+        let deadline = self.budget.seconds.unwrap_or(f64::INFINITY);
+        wake.at = wake.at.min(deadline);
+        let result = self.session.advance(wake).await;
+        file(&mut trial.records, self.session.take_events());
+        result?;
+        let spent = self.budget.requests.is_some_and(|most| self.session.issued() >= most);
+        if spent || self.session.now() >= deadline { Err(SessionError::OutOfBudget) } else { Ok(()) }
+    }
+
+    fn glance(
+        &self,
+        trial: &Running,
+        samples: (u32, u32),
+        readings: &[Reading],
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) {
+        watch(Glance {
+            elapsed: self.session.now() - trial.began,
+            settled: trial.settled.is_some(),
+            samples,
+            readings,
+        });
+    }
+}
+
+fn file(records: &mut Vec<RequestRecord>, events: Vec<SessionEvent>) {
+    records.extend(events.into_iter().filter_map(|event| match event {
+        SessionEvent::Ended(record) => Some(*record),
+        SessionEvent::FirstToken { .. } => None,
+    }));
+}
+
+/// A trial that is running.
+struct Running {
+    began: f64,
+    settled: Option<f64>,
+    /// In the order in which they ended.
+    records: Vec<RequestRecord>,
+}
+
+impl Running {
+    /// The records that ended at `from` or later.
+    fn since(&self, from: f64) -> &[RequestRecord] {
+        let first = self.records.partition_point(|record| record.ended < from);
+        &self.records[first..]
+    }
+
+    /// The instant at which the series of TTFT and of E2E have lost the mark of their start
+    /// (MSER-5), `from` or later; never past the middle of the records.
+    fn truncated(&self, from: f64) -> f64 {
+        let records = self.since(from);
+        let cut = |value: fn(&RequestRecord) -> Option<f64>| {
+            let series: Vec<f64> = records.iter().filter_map(value).collect();
+            if series.len() == records.len() { mser5(&series) } else { 0 }
+        };
+        let cut = cut(RequestRecord::ttft).max(cut(RequestRecord::e2e)).min(records.len() / 2);
+        match records.get(cut) {
+            Some(record) if cut > 0 => record.ended,
+            _ => from,
+        }
+    }
+}
+
+/// How requests flow through the server at a settled level.
+struct Flow {
+    completions: u32,
+    rate: f64,
+    mean_ttft: Option<f64>,
+    mean_e2e: Option<f64>,
+}
+
+impl Flow {
+    /// First tokens are counted rather than completions: in a steady state both come at the same
+    /// rate, and a short window holds whole first tokens where it may hold no whole request.
+    fn of(measured: &[RequestRecord], flying: &[InFlight], from: f64, window: f64) -> Self {
+        let done = measured.iter().filter(|record| record.first.is_some_and(|first| first >= from));
+        let begun = flying.iter().filter(|flight| flight.first.is_some_and(|first| first >= from));
+        let ttfts: Vec<f64> = done
+            .filter_map(RequestRecord::ttft)
+            .chain(begun.filter_map(|flight| flight.first.map(|first| first - flight.sent)))
+            .collect();
+        let e2es: Vec<f64> = measured.iter().filter_map(RequestRecord::e2e).collect();
+        let mean =
+            |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        let events = if ttfts.is_empty() { e2es.len() } else { ttfts.len() };
+        Self {
+            completions: events as u32,
+            rate: events as f64 / window,
+            mean_ttft: mean(&ttfts),
+            mean_e2e: mean(&e2es),
+        }
+    }
+}
