@@ -95,6 +95,41 @@ pub struct Interval {
     pub confidence: f64,
 }
 
+/// Keeps a number that need not be finite (the variance of a single sample) in JSON, which has no
+/// word for those: they are written as the texts `inf`, `-inf` and `NaN`.
+///
+/// For use as `#[serde(with = "crate::units::any_number")]`.
+pub mod any_number {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes the number, or its name where it is not finite.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
+    }
+
+    /// Reads a number or a name.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(f64),
+            Name(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(value) => Ok(value),
+            Written::Name(name) => {
+                name.parse().map_err(|_| D::Error::custom(format!("`{name}` is not a number")))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -114,10 +114,16 @@ pub struct Reading {
     /// The objective's figure (seconds, rate or share), where there were samples.
     pub figure: Option<f64>,
     /// `ln(figure / threshold)`, positive when missed, clipped to ±4.
+    #[serde(with = "crate::units::any_number")]
+    #[schemars(with = "f64")]
     pub margin: f64,
     /// Variance of `margin` as seen within the trial (batch means).
+    #[serde(with = "crate::units::any_number")]
+    #[schemars(with = "f64")]
     pub variance: f64,
     /// Time average of `ln load` over the lives of the samples.
+    #[serde(with = "crate::units::any_number")]
+    #[schemars(with = "f64")]
     pub log_load: f64,
     /// The samples' margins as evenly spaced quantiles, ascending (up to 200 points).
     pub profile: Vec<f32>,

@@ -57,7 +57,7 @@ fn outcome(id: u32, spec: TrialSpec, verdict: Verdict, readings: Vec<Reading>) -
         completion_rate: level,
         mean_ttft: Some(0.2),
         mean_e2e: Some(1.0),
-        step_time: Some(0.02),
+        good_rate: 1.0,
         summary: Summary { goodput: level, window: 8.0, ..Summary::default() },
     }
 }

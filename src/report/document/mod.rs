@@ -1,0 +1,370 @@
+//! `summary.json`: a run's answer and figures as data, under a versioned schema.
+//!
+//! Times are seconds, rates per second, shares 0..1. Fields may be added within a version; none is
+//! renamed, removed or changed in meaning. `docs/summary-schema.json` is the schema.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::loadgen::Failure;
+use crate::metrics::{Counts, Distribution};
+use crate::plan::Plan;
+use crate::run::{Contents, Cost};
+use crate::search::{Answer, Boundary, Goodput, SearchOutcome, TrialKind, TrialOutcome};
+use crate::units::{Interval, Load};
+use crate::verdict::Verdict;
+
+/// Version of the schema.
+pub const SUMMARY_VERSION: u32 = 1;
+
+/// The answer of a run and the figures that it stands on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "plimsoll summary")]
+pub struct Document {
+    /// Version of this schema.
+    pub schema_version: u32,
+    /// How the search ended.
+    pub outcome: SearchOutcome,
+    /// What it found.
+    pub answer: AnswerDocument,
+    /// The objectives, in the SLO grammar.
+    pub slo: Vec<String>,
+    /// The trials, in the order in which they were run.
+    pub trials: Vec<TrialFigures>,
+    /// What the run took.
+    pub cost: Cost,
+    /// What the reader should know before trusting the figures.
+    pub warnings: Vec<String>,
+    /// Where the figures come from.
+    pub provenance: Provenance,
+}
+
+/// What the search found. Fields are null where the run cannot tell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerDocument {
+    /// The largest load that meets the SLO, as estimated.
+    pub load: Option<Load>,
+    /// Where it lies with the stated confidence, in the unit of `load`.
+    pub interval: Option<Interval>,
+    /// A load that is safe: the lower end of the interval.
+    pub safe_load: Option<Load>,
+    /// The largest load at which a trial met the SLO.
+    pub largest_met: Option<Load>,
+    /// The smallest load at which a trial missed the SLO.
+    pub smallest_missed: Option<Load>,
+    /// Shape of the curve at the boundary.
+    pub boundary: Option<Boundary>,
+    /// The objective that is missed first as load grows.
+    pub binding_objective: Option<String>,
+    /// Probability that it is this objective that binds, 0..1.
+    pub binding_probability: Option<f64>,
+    /// Requests a second within the SLO at `load`.
+    pub goodput: Option<Goodput>,
+    /// What limits the server, in words.
+    pub bottleneck: Option<String>,
+    /// What the reader should know beside the figures.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialFigures {
+    /// Number of the trial within the run, from 1.
+    pub id: u32,
+    /// The load that it was run at.
+    pub load: Load,
+    /// What it was for.
+    pub kind: TrialKind,
+    /// The judgement.
+    pub verdict: VerdictWord,
+    /// Why the measurement is not valid, and what to do about it; null unless `verdict` is `void`.
+    pub void_reason: Option<String>,
+    /// The same as one word for programs (`buffered_stream`, `infrastructure`, ...).
+    pub void_cause: Option<String>,
+    /// How its requests ended.
+    pub requests: Counts,
+    /// Requests that were counted (completed or failed).
+    pub measured: u32,
+    /// Each objective of the SLO, in order.
+    pub objectives: Vec<ObjectiveFigure>,
+    /// `ttft`, `ttst`, `itl`, `tpot`, `stall`, `e2e` in seconds; `output-tokens-per-second-per-user`;
+    /// `isl`, `osl` in tokens.
+    pub metrics: BTreeMap<String, Distribution>,
+    /// Completed requests a second.
+    pub requests_per_second: f64,
+    /// Prompt tokens a second.
+    pub input_tokens_per_second: f64,
+    /// Output tokens a second.
+    pub output_tokens_per_second: f64,
+    /// Requests a second that keep every limit of the SLO.
+    pub goodput: f64,
+    /// Share of the counted requests that keep every limit.
+    pub attainment: f64,
+    /// Share of the counted requests that failed.
+    pub error_rate: f64,
+    /// Failures by kind.
+    pub errors: BTreeMap<Failure, u32>,
+    /// Requests in flight on average by Little's law.
+    pub little_concurrency: f64,
+    /// Mean output tokens a chunk.
+    pub tokens_per_chunk: f64,
+    /// When the level began to move, seconds on the run's clock.
+    pub began: f64,
+    /// When the level had settled.
+    pub settled: f64,
+    /// When the trial ended.
+    pub ended: f64,
+    /// Length of the trial, seconds.
+    pub seconds: f64,
+    /// Length of the measured window, seconds.
+    pub window_seconds: f64,
+}
+
+/// A verdict as one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictWord {
+    /// Every objective is met.
+    Met,
+    /// At least one objective is missed.
+    Missed,
+    /// The samples do not tell.
+    Undecided,
+    /// The measurement is not valid; it counts neither way.
+    Void,
+}
+
+/// What a trial says of one objective.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ObjectiveFigure {
+    /// The objective, in the SLO grammar.
+    pub objective: String,
+    /// Its figure (seconds, a rate, a share), where there were samples.
+    pub figure: Option<f64>,
+    /// Its threshold, in the same unit.
+    pub limit: f64,
+    /// Whether the samples as they stand keep it.
+    pub met: Option<bool>,
+    /// Samples beyond the threshold.
+    pub over: u32,
+    /// Samples in all; 0 for an objective that is not judged by counting.
+    pub of: u32,
+}
+
+/// Where the figures come from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Provenance {
+    /// Version of plimsoll that measured.
+    pub plimsoll: String,
+    /// Name of the recipe.
+    pub recipe: String,
+    /// When the run began, RFC 3339, UTC.
+    pub started: String,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// Hash of `plan.toml`.
+    pub plan_hash: String,
+    /// What the target said of itself (engine, version, model, hardware).
+    pub target: Option<serde_json::Value>,
+}
+
+/// One trial on its own, as `measure --json` prints it: an element of [`Document::trials`] with the
+/// SLO that it was judged by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialDocument {
+    /// Version of the schema.
+    pub schema_version: u32,
+    /// The figures.
+    #[serde(flatten)]
+    pub trial: TrialFigures,
+    /// The objectives, in the SLO grammar.
+    pub slo: Vec<String>,
+    /// What the reader should know before trusting the figures.
+    pub warnings: Vec<String>,
+}
+
+impl Document {
+    /// Puts a run's answer and trials together.
+    pub fn new<'a>(
+        plan: &Plan,
+        answer: &Answer,
+        outcomes: impl IntoIterator<Item = &'a TrialOutcome>,
+        cost: Cost,
+        warnings: &[String],
+        provenance: Provenance,
+    ) -> Self {
+        Self {
+            schema_version: SUMMARY_VERSION,
+            outcome: answer.outcome,
+            answer: AnswerDocument::from(answer),
+            slo: plan.slo.clone().into(),
+            trials: outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect(),
+            cost,
+            warnings: warnings.to_vec(),
+            provenance,
+        }
+    }
+
+    /// The document of a run folder. A run that was killed before it had an answer is interrupted;
+    /// what its trials have met and missed so far is told.
+    pub fn of_run(contents: &Contents) -> Self {
+        let answer = match &contents.ended {
+            Some(ended) => ended.answer.clone(),
+            None => so_far(contents.outcomes()),
+        };
+        let provenance = Provenance {
+            plimsoll: contents.started.version.clone(),
+            recipe: contents.plan.name.clone(),
+            started: contents.started.utc.clone(),
+            seed: contents.plan.seed,
+            plan_hash: contents.started.plan_hash.clone(),
+            target: contents.target.clone(),
+        };
+        Self::new(&contents.plan, &answer, contents.outcomes(), contents.cost, &contents.warnings, provenance)
+    }
+
+    /// The document as JSON, indented, with a newline at its end.
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+}
+
+impl TrialDocument {
+    /// A trial with the SLO of its plan.
+    pub fn new(plan: &Plan, outcome: &TrialOutcome, warnings: &[String]) -> Self {
+        Self {
+            schema_version: SUMMARY_VERSION,
+            trial: TrialFigures::new(plan, outcome),
+            slo: plan.slo.clone().into(),
+            warnings: warnings.to_vec(),
+        }
+    }
+
+    /// The document as JSON, indented, with a newline at its end.
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+}
+
+fn to_json(document: &impl Serialize) -> String {
+    // Every key is a text and every value plain data, so that there is nothing to fail on.
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// What the trials of an unfinished search have met and missed.
+fn so_far<'a>(outcomes: impl Iterator<Item = &'a TrialOutcome>) -> Answer {
+    let (mut largest_met, mut smallest_missed) = (None, None);
+    for outcome in outcomes.filter(|outcome| outcome.spec.kind != TrialKind::Warmup) {
+        let load = outcome.spec.load;
+        match outcome.verdict {
+            Verdict::Met if largest_met.is_none_or(|best| load > best) => largest_met = Some(load),
+            Verdict::Missed if smallest_missed.is_none_or(|best| load < best) => smallest_missed = Some(load),
+            _ => {}
+        }
+    }
+    Answer {
+        outcome: SearchOutcome::Interrupted,
+        load: None,
+        interval: None,
+        safe_load: None,
+        largest_met,
+        smallest_missed,
+        boundary: None,
+        binding_objective: None,
+        binding_probability: None,
+        goodput: None,
+        notes: Vec::new(),
+    }
+}
+
+impl From<&Answer> for AnswerDocument {
+    fn from(answer: &Answer) -> Self {
+        Self {
+            load: answer.load,
+            interval: answer.interval,
+            safe_load: answer.safe_load,
+            largest_met: answer.largest_met,
+            smallest_missed: answer.smallest_missed,
+            boundary: answer.boundary,
+            binding_objective: answer.binding_objective.clone(),
+            binding_probability: answer.binding_probability,
+            goodput: answer.goodput,
+            bottleneck: None,
+            notes: answer.notes.clone(),
+        }
+    }
+}
+
+impl TrialFigures {
+    fn new(plan: &Plan, outcome: &TrialOutcome) -> Self {
+        let summary = &outcome.summary;
+        let (void_reason, void_cause) = match &outcome.verdict {
+            Verdict::Void(reason) => {
+                let tagged = serde_json::to_value(reason).unwrap_or_default();
+                let cause = tagged.get("cause").and_then(|cause| cause.as_str()).map(str::to_owned);
+                (Some(reason.to_string()), cause)
+            }
+            _ => (None, None),
+        };
+        let objectives = plan.slo.objectives.iter().zip(&outcome.readings);
+        Self {
+            id: outcome.id,
+            load: outcome.spec.load,
+            kind: outcome.spec.kind,
+            verdict: VerdictWord::from(&outcome.verdict),
+            void_reason,
+            void_cause,
+            requests: outcome.counts,
+            measured: summary.requests,
+            objectives: objectives
+                .map(|(objective, reading)| ObjectiveFigure {
+                    objective: objective.to_string(),
+                    figure: reading.figure,
+                    limit: objective.threshold,
+                    met: reading.holds(objective),
+                    over: reading.over,
+                    of: reading.of,
+                })
+                .collect(),
+            metrics: summary.metrics.clone(),
+            requests_per_second: summary.requests_per_second,
+            input_tokens_per_second: summary.input_tokens_per_second,
+            output_tokens_per_second: summary.output_tokens_per_second,
+            goodput: summary.goodput,
+            attainment: summary.attainment,
+            error_rate: summary.error_rate,
+            errors: summary.errors.clone(),
+            little_concurrency: summary.little_concurrency,
+            tokens_per_chunk: summary.tokens_per_chunk,
+            began: outcome.began,
+            settled: outcome.settled,
+            ended: outcome.ended,
+            seconds: outcome.ended - outcome.began,
+            window_seconds: summary.window,
+        }
+    }
+
+    /// Whether the trial's figures may be drawn as the server's: neither void nor a warm-up.
+    pub fn is_valid(&self) -> bool {
+        self.verdict != VerdictWord::Void && self.kind != TrialKind::Warmup
+    }
+}
+
+impl From<&Verdict> for VerdictWord {
+    fn from(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::Met => Self::Met,
+            Verdict::Missed => Self::Missed,
+            Verdict::Undecided => Self::Undecided,
+            Verdict::Void(_) => Self::Void,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! What a run has to say, for people and for programs.
+//!
+//! [`Document`] is the whole answer as data (`summary.json`); the terminal's screen, the plots and
+//! the table are drawn from it and from the plan, so that an old run can be drawn anew.
+
+pub mod csv;
+pub mod document;
+mod files;
+pub mod plot;
+pub mod progress;
+mod series;
+pub mod terminal;
+mod words;
+
+pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};
+pub use files::{ReportError, write_files};
+pub use progress::Level;
+
+/// The document of the fabricated search, for tests of every form of the report.
+#[cfg(test)]
+pub(crate) fn sample_document() -> Document {
+    use crate::run::{Cost, sample};
+    let provenance = Provenance {
+        plimsoll: "0.1.0".to_owned(),
+        recipe: "chat".to_owned(),
+        started: "2026-01-02T03:04:05Z".to_owned(),
+        seed: 7,
+        plan_hash: "0123456789abcdef".to_owned(),
+        target: Some(serde_json::json!({"engine": "generic", "model": "tiny"})),
+    };
+    let cost = Cost { seconds: 252.0, requests: 3214, client_cpu_seconds: 2.13 };
+    let warnings = ["the server reports other requests in flight".to_owned()];
+    Document::new(&sample::plan(), &sample::answer(), &sample::trials(), cost, &warnings, provenance)
+}

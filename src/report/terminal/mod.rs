@@ -1,0 +1,13 @@
+//! The terminal's screens: one for a search, one for a single trial.
+//!
+//! Rendering is pure: a screen is a text made from the document, the plan and a [`Style`].
+
+mod curve;
+mod screen;
+pub(super) mod style;
+mod table;
+mod trial;
+
+pub use screen::{Screen, search};
+pub use style::Style;
+pub use trial::trial;

@@ -1,0 +1,349 @@
+//! The screen of a search: the answer first, then what it stands on, then what to do next.
+
+use std::path::Path;
+
+use super::style::{Ink, Style, labelled};
+use super::{curve, table};
+use crate::plan::{Plan, TargetPlan};
+use crate::report::document::{Document, VerdictWord};
+use crate::report::words;
+use crate::search::{Boundary, SearchOutcome};
+use crate::units::{Interval, Load, Seconds, significant};
+
+/// What a search's screen is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen<'a> {
+    /// The answer and the trials.
+    pub document: &'a Document,
+    /// What was to be done.
+    pub plan: &'a Plan,
+    /// Where the files are, if there are any.
+    pub folder: Option<&'a Path>,
+}
+
+/// Column at which the values behind the labels begin.
+const VALUES: usize = 21;
+/// Column at which remarks and next steps begin.
+const TEXTS: usize = 11;
+
+/// The screen of a search.
+pub fn search(screen: &Screen, style: Style) -> String {
+    let Screen { document, plan, folder } = *screen;
+    let mut out = String::new();
+    for line in super::style::wrap(&words::headline(document), style.width) {
+        out.push_str(&style.paint(Ink::Strong, &line));
+        out.push('\n');
+    }
+    out.push('\n');
+    for (label, text) in facts(document) {
+        labelled(&mut out, style, &format!("  {label}"), Ink::Faint, &text, VALUES);
+    }
+    for block in [curve::render(document, plan, style), table::near_boundary(document, plan, style)] {
+        if !block.is_empty() {
+            out.push('\n');
+            out.push_str(&block);
+        }
+    }
+    let remarks = remarks(document);
+    if !remarks.is_empty() {
+        out.push('\n');
+    }
+    for (label, ink, text) in remarks {
+        labelled(&mut out, style, &format!("  {label}"), ink, &text, TEXTS);
+    }
+    out.push('\n');
+    for (index, step) in next_steps(screen).into_iter().enumerate() {
+        let label = if index == 0 { "  next" } else { "" };
+        labelled(&mut out, style, label, Ink::Strong, &step.text, TEXTS);
+        if let Some(command) = step.command {
+            // Never wrapped, so that it can be copied.
+            out.push_str(&format!("{:TEXTS$}  {command}\n", ""));
+        }
+    }
+    if let Some(folder) = folder {
+        labelled(&mut out, style, "  files", Ink::Faint, &folder.display().to_string(), TEXTS);
+    }
+    out
+}
+
+/// The figures beside the answer.
+fn facts(document: &Document) -> Vec<(&'static str, String)> {
+    let answer = &document.answer;
+    let mut facts = Vec::new();
+    if let Some(goodput) = answer.goodput {
+        let sure = goodput.interval.map(|interval| format!(" ({})", words::interval(interval, significant)));
+        let text =
+            format!("{} requests/s{}", significant(goodput.requests_per_second), sure.unwrap_or_default());
+        facts.push(("goodput there", text));
+    }
+    if let Some(objective) = &answer.binding_objective {
+        let sure =
+            answer.binding_probability.map(|p| format!(" ({} sure)", words::significant_share(round(p))));
+        facts.push(("binding objective", format!("{objective}{}", sure.unwrap_or_default())));
+    }
+    if let Some(load) = answer.largest_met {
+        facts.push(("largest met", load.to_string()));
+    }
+    if let Some(load) = answer.smallest_missed {
+        facts.push(("smallest missed", load.to_string()));
+    }
+    if let Some(boundary) = answer.boundary {
+        let text = match boundary {
+            Boundary::Smooth => "smooth: latency rises gently through the limit",
+            Boundary::Cliff => "cliff: a little more load breaks the SLO by far",
+            Boundary::Staircase => "staircase: latency rises in steps",
+        };
+        facts.push(("boundary", text.to_owned()));
+    }
+    facts.extend(answer.bottleneck.clone().map(|text| ("bottleneck", text)));
+    let cost = &document.cost;
+    facts.push((
+        "cost",
+        format!(
+            "{}, {}, {}, {} of client CPU",
+            Seconds(cost.seconds),
+            words::counted(cost.requests, "request"),
+            words::counted(document.trials.len() as u64, "trial"),
+            Seconds(cost.client_cpu_seconds)
+        ),
+    ));
+    facts
+}
+
+/// A probability in whole percent, short of certainty.
+fn round(probability: f64) -> f64 {
+    ((probability * 100.0).round() / 100.0).min(0.99)
+}
+
+/// Why trials were void, warnings and notes; each text once.
+fn remarks(document: &Document) -> Vec<(&'static str, Ink, String)> {
+    let mut remarks: Vec<(&'static str, Ink, String)> = Vec::new();
+    let mut causes: Vec<&str> = Vec::new();
+    for trial in document.trials.iter().filter(|trial| trial.verdict == VerdictWord::Void) {
+        let cause = trial.void_cause.as_deref().unwrap_or_default();
+        if causes.contains(&cause) {
+            continue;
+        }
+        causes.push(cause);
+        let same: Vec<Load> = document
+            .trials
+            .iter()
+            .filter(|other| {
+                other.verdict == VerdictWord::Void && other.void_cause.as_deref().unwrap_or_default() == cause
+            })
+            .map(|other| other.load)
+            .collect();
+        let levels = levels(&same);
+        let reason = trial.void_reason.as_deref().unwrap_or("no reason was kept");
+        remarks.push(("void", Ink::Warn, format!("at {levels}: {reason}")));
+    }
+    remarks.extend(document.warnings.iter().map(|text| ("warning", Ink::Warn, text.clone())));
+    remarks.extend(document.answer.notes.iter().map(|text| ("note", Ink::Faint, text.clone())));
+    remarks
+}
+
+/// `8`, `8 and 16`, `8, 16 and 3 more`.
+fn levels(loads: &[Load]) -> String {
+    let mut values: Vec<String> = Vec::new();
+    for load in loads {
+        let text = words::level(load.value());
+        if !values.contains(&text) {
+            values.push(text);
+        }
+    }
+    match values.len() {
+        0 => String::new(),
+        1 => values[0].clone(),
+        2 | 3 => format!("{} and {}", values[..values.len() - 1].join(", "), values[values.len() - 1]),
+        n => format!("{} and {} more", values[..2].join(", "), n - 2),
+    }
+}
+
+/// Something to do next.
+struct Step {
+    text: String,
+    command: Option<String>,
+}
+
+impl Step {
+    fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), command: None }
+    }
+
+    fn run(text: impl Into<String>, command: String) -> Self {
+        Self { text: text.into(), command: Some(command) }
+    }
+}
+
+/// What to do with the answer.
+fn next_steps(screen: &Screen) -> Vec<Step> {
+    let Screen { document, plan, folder } = *screen;
+    let answer = &document.answer;
+    let mut steps = Vec::new();
+    match document.outcome {
+        SearchOutcome::Found => {
+            if let Some(safe) = answer.safe_load.or(answer.load) {
+                steps.push(Step::new(format!("plan with at most {safe} for this server (the safe load)")));
+                let level = words::level(safe.value());
+                steps.push(Step::run(
+                    "see whether it holds for longer:",
+                    format!("plimsoll measure{} --concurrency {level} --duration 300s", url(plan)),
+                ));
+            }
+            if let Some(Interval { low, high: Some(high), .. }) = answer.interval
+                && high > 1.25 * low
+            {
+                let (from, to) = ((low * 0.8).floor().max(1.0), (high * 1.2).ceil());
+                let around = format!("{}..{}", words::level(from), words::level(to));
+                steps.push(Step::new(format!(
+                    "for a narrower interval search around it: `--concurrency {around}`"
+                )));
+            }
+        }
+        SearchOutcome::MissedAtLowest => {
+            steps.extend(worst_at_lowest(document, plan).map(Step::new));
+            steps.push(Step::new(if plan.load.min > 1 {
+                format!("allow lower loads (`--concurrency 1..{}`) or relax the SLO (`--slo`)", plan.load.max)
+            } else {
+                "no load meets this SLO: relax it (`--slo`), send shorter prompts (`--isl`), or make the server faster"
+                    .to_owned()
+            }));
+        }
+        SearchOutcome::MetAtHighest => {
+            let (min, max) = (plan.load.min, u64::from(plan.load.max));
+            let text = format!(
+                "the answer is a lower bound; raise the highest load: `--concurrency {min}..{}`",
+                max * 8
+            );
+            steps.push(Step::new(text));
+        }
+        SearchOutcome::Void => {
+            steps.push(Step::new("mend what made the trials void (above), then search again"));
+        }
+        SearchOutcome::Interrupted => {
+            if let Some(folder) = folder {
+                let command = format!("plimsoll resume {}", folder.display());
+                steps.push(Step::run("go on from the last finished trial:", command));
+            }
+        }
+    }
+    steps
+}
+
+/// The flag that names the plan's endpoint.
+fn url(plan: &Plan) -> String {
+    match &plan.target {
+        TargetPlan::Endpoint(endpoint) => format!(" --url {}", endpoint.url),
+        TargetPlan::Simulated(_) => String::new(),
+    }
+}
+
+/// How far the objective that is missed most is from its limit at the lowest load.
+fn worst_at_lowest(document: &Document, plan: &Plan) -> Option<String> {
+    let lowest = document
+        .trials
+        .iter()
+        .filter(|trial| trial.is_valid() && trial.verdict == VerdictWord::Missed)
+        .min_by(|a, b| a.load.value().total_cmp(&b.load.value()).then(b.measured.cmp(&a.measured)))?;
+    let (objective, figure) = plan
+        .slo
+        .objectives
+        .iter()
+        .zip(&lowest.objectives)
+        .filter_map(|(objective, reading)| Some((objective, reading.figure?)))
+        .max_by(|a, b| a.0.margin(a.1).total_cmp(&b.0.margin(b.1)))?;
+    Some(format!(
+        "{} was {} at {}, where the SLO asks for {}",
+        words::name(objective),
+        words::figure(objective, figure),
+        lowest.load,
+        words::limit(objective)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample_document;
+    use crate::run::sample;
+
+    const PLAIN: Style = Style { width: 80, colour: false };
+
+    fn render(document: &Document, style: Style) -> String {
+        search(
+            &Screen {
+                document,
+                plan: &sample::plan(),
+                folder: Some(Path::new("runs/20260102T030405Z-chat")),
+            },
+            style,
+        )
+    }
+
+    #[test]
+    fn a_found_answer_stands_first_with_what_it_stands_on() {
+        insta::assert_snapshot!(render(&sample_document(), PLAIN));
+    }
+
+    #[test]
+    fn colours_change_no_word() {
+        let coloured = render(&sample_document(), Style { colour: true, ..PLAIN });
+        let mut plain = String::new();
+        let mut rest = coloured.as_str();
+        while let Some((before, after)) = rest.split_once('\x1b') {
+            plain.push_str(before);
+            rest = after.split_once('m').map_or("", |(_, rest)| rest);
+        }
+        plain.push_str(rest);
+        assert_eq!(plain, render(&sample_document(), PLAIN));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [60, 80, 110] {
+            let text = render(&sample_document(), Style { width, colour: false });
+            for line in text.lines().filter(|line| !line.contains("plimsoll measure")) {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_other_end_has_its_own_words_and_mend() {
+        let mut document = sample_document();
+        let at = Load::Concurrency;
+        let empty = crate::report::document::AnswerDocument::default();
+        let mut texts = String::new();
+        for outcome in [
+            SearchOutcome::MissedAtLowest,
+            SearchOutcome::MetAtHighest,
+            SearchOutcome::Void,
+            SearchOutcome::Interrupted,
+        ] {
+            document.outcome = outcome;
+            document.answer = empty.clone();
+            document.warnings.clear();
+            let all = sample_document().trials;
+            document.trials = match outcome {
+                SearchOutcome::MissedAtLowest => {
+                    document.answer.smallest_missed = Some(at(48));
+                    all.into_iter().filter(|trial| trial.load == at(48)).collect()
+                }
+                SearchOutcome::MetAtHighest => {
+                    document.answer.largest_met = Some(at(16));
+                    all.into_iter().filter(|trial| trial.load <= at(16)).collect()
+                }
+                SearchOutcome::Void => {
+                    all.into_iter().filter(|trial| trial.verdict == VerdictWord::Void).collect()
+                }
+                _ => {
+                    document.answer.largest_met = Some(at(16));
+                    all.into_iter().take(4).collect()
+                }
+            };
+            texts.push_str(&render(&document, PLAIN));
+            texts.push_str("\n----\n\n");
+        }
+        insta::assert_snapshot!(texts);
+    }
+}

@@ -1,0 +1,178 @@
+//! Figures and answers in words, the same in every form of the report.
+
+use crate::search::{SearchOutcome, TrialKind};
+use crate::slo::{Metric, Objective, Stat};
+use crate::units::{Interval, Load, Seconds, significant};
+
+use super::document::Document;
+
+/// A figure of an objective with its unit: `421 ms`, `97.5 %`, `12.3/s`.
+pub(crate) fn figure(objective: &Objective, value: f64) -> String {
+    match objective.metric {
+        Metric::Attainment | Metric::Errors => format!("{} %", significant(value * 100.0)),
+        Metric::Goodput => format!("{}/s", significant(value)),
+        Metric::OutputTokensPerSecondPerUser => format!("{} tok/s", significant(value)),
+        _ => Seconds(value).to_string(),
+    }
+}
+
+/// Metric and statistic of an objective: `ttft p95`.
+pub(crate) fn name(objective: &Objective) -> String {
+    match (objective.metric, objective.stat) {
+        (Metric::OutputTokensPerSecondPerUser, Stat::Value) => "tok/s/user".to_owned(),
+        (Metric::OutputTokensPerSecondPerUser, stat) => format!("tok/s/user {stat}"),
+        (metric, Stat::Value) => metric.name().to_owned(),
+        (metric, stat) => format!("{} {stat}", metric.name()),
+    }
+}
+
+/// Comparison and threshold of an objective: `< 500 ms`.
+pub(crate) fn limit(objective: &Objective) -> String {
+    format!("{} {}", objective.op, threshold(objective))
+}
+
+/// The threshold as it was asked for, in the unit that a person would choose and with no digit more
+/// or less than it needs: `500 ms`, `1.25 s`, `99.5 %`.
+pub(crate) fn threshold(objective: &Objective) -> String {
+    let exact = |value: f64| (value * 1e6).round() / 1e6;
+    let value = objective.threshold;
+    match objective.metric {
+        Metric::Attainment | Metric::Errors => format!("{} %", exact(value * 100.0)),
+        Metric::Goodput => format!("{}/s", exact(value)),
+        Metric::OutputTokensPerSecondPerUser => format!("{} tok/s", exact(value)),
+        _ if value < 1.0 => format!("{} ms", exact(value * 1e3)),
+        _ => format!("{} s", exact(value)),
+    }
+}
+
+/// A count with its thousands set apart: `12,345`.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count with its noun: `1 trial`, `3,214 requests`.
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// `95 % CI 40-44`, the ends as `end` writes them.
+pub(crate) fn interval(interval: Interval, end: impl Fn(f64) -> String) -> String {
+    let confidence = significant_share(interval.confidence);
+    match interval.high {
+        Some(high) => format!("{confidence} CI {}-{}", end(interval.low), end(high)),
+        None => format!("{confidence} CI from {}", end(interval.low)),
+    }
+}
+
+/// A probability as a percentage without needless digits: `95 %`, `99.9 %`.
+pub(crate) fn significant_share(share: f64) -> String {
+    let percent = (share * 1000.0).round() / 10.0;
+    format!("{percent} %")
+}
+
+/// What the load of a search is called: `max concurrency`.
+fn load_name(load: Load) -> &'static str {
+    match load {
+        Load::Concurrency(_) => "max concurrency",
+    }
+}
+
+/// A load's level without its unit.
+pub(crate) fn level(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+/// What a trial is for, in one word.
+pub(crate) fn kind(kind: TrialKind) -> &'static str {
+    match kind {
+        TrialKind::Warmup => "warmup",
+        TrialKind::Navigate => "navigate",
+        TrialKind::Measure => "measure",
+        TrialKind::Confirm => "confirm",
+        TrialKind::Anchor => "anchor",
+    }
+}
+
+/// The answer in one line.
+pub(crate) fn headline(document: &Document) -> String {
+    let answer = &document.answer;
+    let sure = || {
+        let mut parts = Vec::new();
+        parts.extend(answer.interval.map(|given| interval(given, level)));
+        parts.extend(answer.safe_load.map(|load| format!("safe: {}", level(load.value()))));
+        if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    };
+    match (document.outcome, answer.load) {
+        (SearchOutcome::Found, Some(load)) => {
+            format!("{} {} under the SLO{}", load_name(load), level(load.value()), sure())
+        }
+        (SearchOutcome::Found, None) => "the search ended without a load".to_owned(),
+        (SearchOutcome::MissedAtLowest, _) => match answer.smallest_missed {
+            Some(load) => format!("the SLO is missed already at {load}, the lowest load allowed"),
+            None => "the SLO is missed already at the lowest load allowed".to_owned(),
+        },
+        (SearchOutcome::MetAtHighest, _) => match answer.largest_met.or(answer.load) {
+            Some(load) => format!(
+                "{} at least {}: the SLO is met at the highest load allowed",
+                load_name(load),
+                level(load.value())
+            ),
+            None => "the SLO is met at the highest load allowed".to_owned(),
+        },
+        (SearchOutcome::Void, _) => "no answer: no valid measurement could be made".to_owned(),
+        (SearchOutcome::Interrupted, Some(load)) => {
+            format!(
+                "interrupted; so far: {} {} under the SLO{}",
+                load_name(load),
+                level(load.value()),
+                sure()
+            )
+        }
+        (SearchOutcome::Interrupted, None) => "interrupted before there was an answer".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_set_apart_by_thousands() {
+        for (n, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(n), text);
+        }
+    }
+
+    #[test]
+    fn a_threshold_keeps_the_digits_that_were_asked_for() {
+        use crate::slo::Op;
+        let cases = [
+            (0.05, "< 50 ms"),
+            (0.5, "< 500 ms"),
+            (1.0, "< 1 s"),
+            (1.234, "< 1.234 s"),
+            (0.0125, "< 12.5 ms"),
+        ];
+        for (threshold, text) in cases {
+            let stat = Stat::Percentile(95.0);
+            assert_eq!(limit(&Objective { metric: Metric::Ttft, stat, op: Op::Less, threshold }), text);
+        }
+        let errors =
+            Objective { metric: Metric::Errors, stat: Stat::Value, op: Op::AtMost, threshold: 0.001 };
+        assert_eq!(limit(&errors), "<= 0.1 %");
+    }
+
+    #[test]
+    fn an_interval_without_an_upper_end_says_so() {
+        let given = Interval { low: 39.6, high: None, confidence: 0.95 };
+        assert_eq!(interval(given, level), "95 % CI from 40");
+    }
+}

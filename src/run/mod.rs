@@ -1,0 +1,46 @@
+//! The run folder: everything one command measured, kept so that nothing is lost.
+//!
+//! A folder holds `plan.toml` (what was to be done), `journal.jsonl` (what happened, one event a
+//! line, only ever appended to) and `requests.jsonl.zst` (every request, one zstd frame a trial).
+//! A trial's records are synced to the disk before the journal's line that names them, so at every
+//! instant the journal is the truth: whatever was cut short by a kill, a full disk or a power cut
+//! lies behind its last whole line and is cut off when the run is taken up again.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), plimsoll::run::RunError> {
+//! use std::path::Path;
+//! let (mut folder, past) = plimsoll::run::RunFolder::open(Path::new("runs/latest"))?;
+//! println!("{} trials are done", past.trials.len());
+//! folder.warn("the server was restarted")?;
+//! folder.close()
+//! # }
+//! ```
+
+mod append;
+mod contents;
+mod error;
+mod folder;
+mod journal;
+mod observer;
+mod records;
+#[cfg(test)]
+pub(crate) mod sample;
+mod secrets;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use contents::{Contents, Ended, StoredTrial};
+pub use error::RunError;
+pub use folder::{RunFolder, write_file};
+pub use journal::{Cost, Event, JOURNAL_VERSION, Started};
+pub use observer::{Observer, Progress, Silent};
+pub use records::Frame;
+pub use secrets::SECRET;
+
+/// Name of the plan within a run folder.
+pub const PLAN_FILE: &str = "plan.toml";
+/// Name of the journal within a run folder.
+pub const JOURNAL_FILE: &str = "journal.jsonl";
+/// Name of the requests' records within a run folder.
+pub const RECORDS_FILE: &str = "requests.jsonl.zst";
