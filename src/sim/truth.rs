@@ -216,11 +216,12 @@ mod tests {
 
     #[test]
     fn the_slo_is_just_met_at_the_capacity_of_an_independent_model() {
-        // Within 3 % of the limit where the curve is gentle; at a cliff one user is 13 %.
-        for (name, within) in [("decode", 0.03), ("kvcliff", 0.15), ("prefill", 0.06)] {
+        // From N to N + 1 the margin moves by 0.7 % (decode), 13 % (seqcliff), 11 % (kvcliff) and 5 %
+        // (prefill): the limit lies within one user.
+        for (name, one_user) in [("decode", 0.02), ("seqcliff", 0.13), ("kvcliff", 0.12), ("prefill", 0.05)] {
             let (_, capacity) = INDEPENDENT.iter().find(|(other, _)| *other == name).unwrap();
-            let standing = standing(&find(name).unwrap(), *capacity, 20_000, 1).unwrap();
-            assert!(standing.margin.abs() < within, "{name}: {standing:?}");
+            let standing = standing(&find(name).unwrap(), *capacity, 150_000, 1).unwrap();
+            assert!(standing.margin.abs() < one_user, "{name}: {standing:?}");
         }
     }
 
