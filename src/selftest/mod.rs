@@ -31,7 +31,7 @@ pub fn search(
     mut watch: impl FnMut(&TrialOutcome),
 ) -> Result<Said, SloError> {
     let slo = Slo::parse(scenario.slo.iter().copied())?;
-    let session = SimSession::new(scenario.params.clone(), scenario.traffic.clone(), seed);
+    let session = SimSession::new(scenario.params, scenario.traffic.clone(), seed);
     let mut trials = Trials::new(session, slo, Budget::default(), 1, false);
     let (mut count, mut requests) = (0, 0);
     while let Ask::Trial(spec) = strategy.ask() {

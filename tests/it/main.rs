@@ -5,3 +5,7 @@ mod cli_bad_input;
 mod cli_help;
 mod cli_recipes;
 mod layering;
+mod simulator_agreement;
+mod simulator_client;
+mod simulator_faults;
+mod simulator_http;
