@@ -15,6 +15,7 @@ pub mod selftest;
 pub mod sim;
 pub mod slo;
 pub mod stats;
+pub mod target;
 pub mod trial;
 pub mod units;
 pub mod verdict;
