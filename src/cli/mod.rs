@@ -9,6 +9,7 @@ mod output;
 mod recipes;
 mod search;
 mod simulate;
+mod stored;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -40,6 +41,8 @@ enum Command {
     Search(Box<search::Search>),
     Measure(Box<measure::Measure>),
     Simulate(simulate::Simulate),
+    Resume(stored::Resume),
+    Replay(stored::Replay),
     Recipes(recipes::Recipes),
 }
 
@@ -70,6 +73,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Search(search) => search.run(),
         Command::Measure(measure) => measure.run(),
         Command::Simulate(simulate) => simulate.run(),
+        Command::Resume(resume) => resume.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Recipes(recipes) => recipes.run(),
     }
 }

@@ -31,7 +31,7 @@ pub fn search(
     mut watch: impl FnMut(&TrialOutcome),
 ) -> Result<Said, SloError> {
     let slo = Slo::parse(scenario.slo.iter().copied())?;
-    let session = SimSession::new(scenario.params.clone(), scenario.traffic.clone(), seed);
+    let session = SimSession::new(scenario.params, scenario.traffic.clone(), seed);
     let mut trials = Trials::new(session, slo, Budget::default(), 1, false);
     let (mut count, mut requests) = (0, 0);
     while let Ask::Trial(spec) = strategy.ask() {
@@ -57,7 +57,11 @@ fn said(answer: &Answer, trials: u32, requests: u64, seconds: f64) -> Said {
     Said {
         estimate,
         low: if missed_at_lowest { 0 } else { low },
-        high: if missed_at_lowest { Some(answer.interval.and_then(|i| i.high).map_or(0, whole)) } else { high },
+        high: if missed_at_lowest {
+            Some(answer.interval.and_then(|i| i.high).map_or(0, whole))
+        } else {
+            high
+        },
         safe: answer.safe_load.map_or(0, |load| whole(load.value())),
         trials,
         requests,

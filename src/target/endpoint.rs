@@ -12,6 +12,7 @@ use crate::target::engine::{self, Identity};
 use crate::target::models;
 use crate::target::probe::{Probe, probe};
 use crate::target::web::Web;
+use crate::workload::Counting;
 
 /// A live endpoint that answered one request as it should.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Endpoint {
 }
 
 /// What was found at an endpoint. It holds no secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Description {
     /// The server's root, without `/v1`.
     pub url: String,
@@ -41,6 +42,8 @@ pub struct Description {
     pub max_context: Option<u32>,
     /// Whether answers bear the server's token counts.
     pub usage: bool,
+    /// How prompt tokens are counted, once that is settled.
+    pub tokens: Option<Counting>,
     /// What else a reader of the results should know.
     pub notes: Vec<String>,
 }
@@ -59,6 +62,9 @@ impl fmt::Display for Description {
         write!(f, ", model {}, {api}, {streaming}", self.model)?;
         if let Some(context) = self.max_context {
             write!(f, ", context {context} tokens")?;
+        }
+        if let Some(tokens) = &self.tokens {
+            write!(f, "; prompt tokens: {tokens}")?;
         }
         Ok(())
     }
@@ -117,6 +123,7 @@ pub(super) async fn discover_with(
         streaming: options.streaming,
         max_context,
         usage: seen.output_tokens.is_some(),
+        tokens: None,
         notes,
     };
     let switched = plan.streaming && !options.streaming;

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::loadgen::{ClientError, OpenError};
+use crate::workload::TokenizerError;
 
 /// A target that cannot be measured. Its text says on one line what was seen; the mend stands
 /// apart, in [`TargetError::hint`].
@@ -167,6 +168,29 @@ pub enum TargetError {
         /// What was wrong with the answer.
         reason: String,
     },
+    /// A local tokenizer that cannot be used.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The server counts no tokens for us.
+    #[error("the server's `/tokenize` gives no count: {seen}")]
+    NoTokenize {
+        /// Status and words.
+        seen: String,
+    },
+    /// Answers bear no `usage`.
+    #[error("the server's answers bear no token counts (`usage`)")]
+    NoUsage,
+    /// Counts that cannot be used to build prompts.
+    #[error("prompts cannot be built by the counts of {counter}: {detail}")]
+    Counts {
+        /// Who counts.
+        counter: &'static str,
+        /// What was seen.
+        detail: String,
+    },
+    /// The embedded engine could not be started.
+    #[error("the embedded engine cannot be started: {0}")]
+    Embedded(String),
     /// The SLO judges when tokens arrive, which an answer in one piece does not show.
     #[error("the SLO judges when tokens arrive (TTFT, ITL, TPOT and the like), but {seen}")]
     NotStreamed {
@@ -187,7 +211,13 @@ impl TargetError {
                 return Some(format!("set it: `export {name}=...`, in the shell that starts plimsoll"));
             }
             Self::CaFile { .. } => "give the path of a PEM file with `--ca-file`",
-            Self::Client(_) | Self::Open(_) => return None,
+            Self::Client(_) | Self::Open(_) | Self::Tokenizer(_) | Self::Embedded(_) => return None,
+            Self::NoTokenize { .. } => {
+                "leave `--tokenizer` out, or name a local file: `--tokenizer tokenizer.json`"
+            }
+            Self::NoUsage | Self::Counts { .. } => {
+                "name the model's own tokenizer: `--tokenizer tokenizer.json`"
+            }
             Self::Unreachable { hint, .. } => hint,
             Self::NotServing { throttled: true, .. } => {
                 "a limit on the rate of requests would be measured, not the server: lift it, or wait until it allows more"

@@ -13,20 +13,26 @@
 //! ```
 
 mod access;
+mod embedded;
 mod endpoint;
 mod engine;
 mod error;
 mod live;
 mod models;
+mod prepare;
 mod probe;
+mod prompts;
 mod web;
 
 #[cfg(test)]
 mod tests;
 
+pub use embedded::Embedded;
 pub use endpoint::{Description, Endpoint, discover};
 pub use error::TargetError;
 pub use live::{Live, Requests};
+pub use prepare::{Prepared, prepare};
+pub use prompts::{Prompts, learn};
 
 use crate::loadgen::Session;
 

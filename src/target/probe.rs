@@ -87,7 +87,8 @@ pub(super) async fn probe(web: &Web, options: &ClientOptions) -> Result<Probe, T
     Err(TargetError::Answer { call: call_of(options.api).to_owned(), reason: web.words(&last) })
 }
 
-async fn ask(
+/// Sends one request as the load would, and reads its answer.
+pub(super) async fn ask(
     web: &Web,
     options: &ClientOptions,
     client: &Client,

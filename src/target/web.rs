@@ -93,6 +93,19 @@ impl Web {
         request.send().await.map_err(|error| self.failure(&error, limit))
     }
 
+    /// Sends a body to a page beside the API (`/tokenize`).
+    pub(super) async fn post_beside(
+        &self,
+        path: &str,
+        body: bytes::Bytes,
+        limit: Duration,
+    ) -> Result<Page, TargetError> {
+        let request = self.client.post(format!("{}{path}", self.root));
+        let request = request.header(http::header::CONTENT_TYPE, "application/json");
+        let sent = request.header(CONNECTION, "close").body(body).timeout(limit).send().await;
+        Ok(self.page_of(sent.map_err(|error| self.failure(&error, limit))?).await)
+    }
+
     /// Reads an answer to its end.
     pub(super) async fn page_of(&self, mut response: reqwest::Response) -> Page {
         let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);

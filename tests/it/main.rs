@@ -1,8 +1,6 @@
 //! Integration tests: one file a promise.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 mod cli_bad_input;
 mod cli_help;
 mod cli_recipes;
@@ -12,4 +10,9 @@ mod failures;
 mod layering;
 mod quirks;
 mod secrets;
+mod simulator_agreement;
+mod simulator_client;
+mod simulator_faults;
+mod simulator_http;
+mod support;
 mod tls;
