@@ -391,3 +391,103 @@ pub(crate) fn page(html: &[u8]) -> String {
         None => "an HTML page, not the API".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn chunk(content: &str, usage: Option<u32>) -> String {
+        let usage = usage.map(|tokens| serde_json::json!({"prompt_tokens": 5, "completion_tokens": tokens}));
+        let chunk = serde_json::json!({"choices": [{"delta": {"content": content}}], "usage": usage});
+        format!("data: {chunk}\n\n")
+    }
+
+    fn last_usage(tokens: u32) -> String {
+        format!(
+            "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{tokens}}}}}\n\n"
+        )
+    }
+
+    /// Takes each piece in at its instant and ends the answer at the last of them.
+    fn intake(pieces: &[(f64, String)]) -> RequestRecord {
+        let mut intake = Intake::new(7, 5, 8, true, 1.0);
+        intake.sent(1.25);
+        for (at, piece) in pieces {
+            intake.on_bytes(*at, piece.as_bytes());
+        }
+        let end = pieces.last().map_or(1.25, |piece| piece.0);
+        let outcome = intake.on_end(end);
+        intake.into_record(end, outcome)
+    }
+
+    fn chunk_tokens(chunks: u32, total: u32) -> Vec<u32> {
+        let mut pieces: Vec<_> = (0..chunks).map(|n| (2.0 + f64::from(n), chunk("x", None))).collect();
+        pieces.push((100.0, last_usage(total)));
+        intake(&pieces).chunk_tokens
+    }
+
+    #[test]
+    fn instants_are_those_of_the_bytes() {
+        let record = intake(&[
+            (1.5, chunk("", None)),
+            (2.0, chunk("a", None)),
+            (2.5, chunk("b", None) + &chunk("c", None)),
+            (4.0, chunk("", None) + &last_usage(3)),
+        ]);
+        assert_eq!((record.sent, record.first, record.last, record.ended), (1.25, Some(2.0), Some(2.5), 4.0));
+        assert_eq!(record.gaps_us, [500_000, 0]);
+        assert_eq!((record.id, record.isl_server, record.osl_server), (7, Some(5), Some(3)));
+    }
+
+    #[test]
+    fn a_surplus_in_usage_is_spread_over_the_chunks_and_adds_up() {
+        assert_eq!(chunk_tokens(4, 4), []);
+        assert_eq!(chunk_tokens(4, 5), [], "one surplus token is the end token");
+        assert_eq!(chunk_tokens(4, 3), [], "fewer tokens than chunks cannot be spread");
+        assert_eq!(chunk_tokens(4, 6), [1, 1, 2, 2]);
+        assert_eq!(chunk_tokens(3, 12), [4, 4, 4]);
+        assert_eq!(chunk_tokens(1, 64), [64]);
+        for (chunks, total) in [(3, 100), (7, 64), (10, 13)] {
+            let tokens = chunk_tokens(chunks, total);
+            assert_eq!((tokens.len() as u32, tokens.iter().sum::<u32>()), (chunks, total));
+        }
+    }
+
+    #[test]
+    fn usage_with_each_chunk_tells_its_tokens_exactly() {
+        let record = intake(&[
+            (2.0, chunk("a", Some(1))),
+            (3.0, chunk("bcd", Some(4))),
+            (4.0, chunk("", Some(5))),
+            (5.0, chunk("ef", Some(7))),
+            (6.0, last_usage(8)),
+        ]);
+        assert_eq!(record.chunk_tokens, [1, 3, 4], "tokens without text belong to the next chunk");
+        let one_each =
+            intake(&[(2.0, chunk("a", Some(1))), (3.0, chunk("b", Some(2))), (4.0, last_usage(3))]);
+        assert_eq!(one_each.chunk_tokens, []);
+    }
+
+    #[test]
+    fn a_request_given_up_keeps_what_came_and_claims_no_end() {
+        let mut intake = Intake::new(1, 5, 8, true, 0.0);
+        let progress = intake.progress();
+        intake.on_bytes(0.5, chunk("a", None).as_bytes());
+        intake.on_bytes(0.75, chunk("b", None).as_bytes());
+        let seen = progress.in_flight();
+        assert_eq!((seen.first, seen.latest, seen.tokens), (Some(0.5), Some(0.75), 2));
+        let record = intake.into_record(0.9, Outcome::Cancelled);
+        assert_eq!((record.first, record.last, record.ended), (Some(0.5), None, 0.9));
+        assert_eq!((record.gaps_us.as_slice(), record.e2e()), ([250_000].as_slice(), None));
+    }
+
+    #[test]
+    fn what_follows_done_or_an_error_is_not_counted() {
+        let done =
+            intake(&[(2.0, chunk("a", None)), (3.0, "data: [DONE]\n\n".to_owned() + &chunk("b", None))]);
+        assert!(done.is_completed() && done.gaps_us.is_empty());
+        let error = intake(&[(2.0, "data: {\"error\":\"no room\"}\n\n".to_owned() + &chunk("b", None))]);
+        assert_eq!((error.failure(), error.first), (Some(Failure::InStream), None));
+    }
+}
