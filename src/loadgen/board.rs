@@ -9,7 +9,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::loadgen::intake::{Intake, Progress};
+use crate::loadgen::intake::Progress;
 use crate::loadgen::record::{Failure, Outcome, RequestRecord};
 use crate::loadgen::session::{Excess, InFlight, LevelHistory, SessionEvent, Wake};
 
@@ -206,7 +206,7 @@ impl Board {
     }
 
     /// A user's task has ended, in whatever way.
-    fn left(&self, user: u64) {
+    pub(crate) fn left(&self, user: u64) {
         let mut state = self.lock();
         if state.users.remove(&user).is_some_and(|entry| !entry.leaving) {
             self.count_out(&mut state);
@@ -221,7 +221,8 @@ impl Board {
         }
     }
 
-    fn begin(&self, user: u64, request: Arc<Progress>) {
+    /// A request of a user begins.
+    pub(crate) fn begin(&self, user: u64, request: Arc<Progress>) {
         let mut state = self.lock();
         state.issued += 1;
         if let Some(entry) = state.users.get_mut(&user) {
@@ -238,7 +239,8 @@ impl Board {
         self.tell(&state);
     }
 
-    fn end(&self, user: u64, record: Box<RequestRecord>) -> bool {
+    /// A request has ended; says whether its user may send another.
+    pub(crate) fn end(&self, user: u64, record: Box<RequestRecord>) -> bool {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.streak.follow(&record);
@@ -328,7 +330,8 @@ impl Board {
         self.lock().users.len()
     }
 
-    fn given_up(&self) -> Outcome {
+    /// How a request ends that is given up now.
+    pub(crate) fn given_up(&self) -> Outcome {
         match self.lock().closing {
             Some(Closing::Censor) => Outcome::Censored,
             Some(Closing::Cancel) | None => Outcome::Cancelled,
@@ -357,57 +360,5 @@ fn event_time(event: &SessionEvent) -> f64 {
     match event {
         SessionEvent::FirstToken { at, .. } => *at,
         SessionEvent::Ended(record) => record.ended,
-    }
-}
-
-/// A user's place on the board, given back when its task ends in whatever way.
-pub(crate) struct Seat {
-    pub(crate) board: Arc<Board>,
-    pub(crate) user: u64,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.board.left(self.user);
-    }
-}
-
-/// A request in flight. However it ends (also by a task that is aborted), it leaves one record.
-pub(crate) struct Flight<'a> {
-    seat: &'a Seat,
-    intake: Option<Intake>,
-}
-
-impl<'a> Flight<'a> {
-    pub(crate) fn begin(seat: &'a Seat, intake: Intake) -> Self {
-        seat.board.begin(seat.user, intake.progress());
-        Self { seat, intake: Some(intake) }
-    }
-
-    /// What has come back; none once the flight has ended.
-    pub(crate) fn intake(&mut self) -> Option<&mut Intake> {
-        self.intake.as_mut()
-    }
-
-    /// Ends the flight; says whether its user may send another request.
-    pub(crate) fn finish(mut self, outcome: Outcome) -> bool {
-        self.end(outcome)
-    }
-
-    fn end(&mut self, outcome: Outcome) -> bool {
-        let board = &self.seat.board;
-        match self.intake.take() {
-            Some(intake) => board.end(self.seat.user, Box::new(intake.into_record(board.now(), outcome))),
-            None => false,
-        }
-    }
-}
-
-impl Drop for Flight<'_> {
-    fn drop(&mut self) {
-        if self.intake.is_some() {
-            let outcome = self.seat.board.given_up();
-            self.end(outcome);
-        }
     }
 }

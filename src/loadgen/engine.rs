@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::loadgen::board::{Board, Flight, Seat};
+use crate::loadgen::board::Board;
 use crate::loadgen::client::Client;
+use crate::loadgen::flight::{Flight, Seat};
 use crate::loadgen::health::Probe;
 use crate::loadgen::pacer::Paced;
 use crate::loadgen::record::Outcome;

@@ -6,7 +6,6 @@ use std::io;
 use http::StatusCode;
 
 use crate::loadgen::delta;
-use crate::loadgen::intake::page;
 use crate::loadgen::record::{Failure, Outcome};
 
 /// Longest detail that is kept, characters.
@@ -78,6 +77,21 @@ pub(crate) fn words(message: &str) -> String {
         }
     }
     line
+}
+
+/// An HTML page in words: its title.
+pub(crate) fn page(html: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&html[..html.len().min(4096)]);
+    let lower = text.to_ascii_lowercase();
+    let title = lower.find("<title").and_then(|tag| {
+        let from = tag + lower[tag..].find('>')? + 1;
+        let to = from + lower[from..].find('<')?;
+        Some(text[from..to].trim().to_owned())
+    });
+    match title.filter(|title| !title.is_empty()) {
+        Some(title) => format!("an HTML page (`{title}`), not the API"),
+        None => "an HTML page, not the API".to_owned(),
+    }
 }
 
 /// The message at the bottom of an error's chain: the one that names the reason.

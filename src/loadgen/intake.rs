@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::loadgen::delta::{self, Delta, Usage};
 use crate::loadgen::record::{Failure, Outcome, Phase, RequestRecord};
 use crate::loadgen::session::InFlight;
 use crate::loadgen::sse;
+use crate::loadgen::tally::Tally;
 
 /// Largest document that is taken in whole, bytes.
 const LARGEST_DOCUMENT: usize = 64 << 20;
@@ -71,26 +71,6 @@ enum Form {
     Document,
 }
 
-#[derive(Debug, Default)]
-struct Tally {
-    first: Option<f64>,
-    last: f64,
-    last_us: i64,
-    gaps_us: Vec<u32>,
-    /// Tokens of each token chunk by the usage that came with it, as far as usage came with all.
-    counted: Vec<u32>,
-    /// Output tokens that `counted` accounts for.
-    accounted: u32,
-    finish: Option<String>,
-    usage: Usage,
-    prompt_seconds: Option<f64>,
-    /// `[DONE]` came.
-    done: bool,
-    /// Usage or a finish reason came: the answer may end here.
-    ending: bool,
-    fault: Option<(Failure, String)>,
-}
-
 impl Intake {
     /// Nothing has come yet of the request, whose turn began at `began`.
     pub fn new(id: u64, isl: u32, osl: u32, streaming: bool, began: f64) -> Self {
@@ -103,7 +83,7 @@ impl Intake {
             form: Form::Unknown,
             parser: sse::Parser::default(),
             document: Vec::new(),
-            tally: Tally { gaps_us: Vec::with_capacity(gaps), ..Tally::default() },
+            tally: Tally::with_room(gaps),
             resends: 0,
             queued: None,
         }
@@ -141,7 +121,7 @@ impl Intake {
 
     /// Whether the response has said all: nothing that still comes can matter.
     pub fn is_over(&self) -> bool {
-        self.tally.done || self.tally.fault.is_some()
+        self.tally.is_closed()
     }
 
     /// Takes in bytes of the body that arrived at `at`.
@@ -173,12 +153,12 @@ impl Intake {
                 let tally = &mut self.tally;
                 self.parser.finish(at, |event| tally.on_event(event));
                 self.publish();
-                tally_outcome(&mut self.tally)
+                self.tally.outcome()
             }
             Form::Document => {
                 let document = std::mem::take(&mut self.document);
                 self.tally.on_document(&document, at);
-                tally_outcome(&mut self.tally)
+                self.tally.outcome()
             }
             Form::Unknown => {
                 Outcome::Failed { cause: Failure::Malformed, detail: "the answer is empty".to_owned() }
@@ -236,158 +216,103 @@ impl Intake {
     }
 }
 
-fn tally_outcome(tally: &mut Tally) -> Outcome {
-    let failed = |cause, detail: String| Outcome::Failed { cause, detail };
-    if let Some((cause, detail)) = tally.fault.take() {
-        return failed(cause, detail);
-    }
-    if !tally.done && !tally.ending {
-        return failed(
-            Failure::Reset,
-            "the stream stopped without a finish reason, usage or `[DONE]`".to_owned(),
-        );
-    }
-    if tally.first.is_none() {
-        return failed(Failure::Malformed, "the answer holds no token".to_owned());
-    }
-    Outcome::Completed { finish: tally.finish.take() }
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
 
-impl Tally {
-    fn fail(&mut self, cause: Failure, detail: String) {
-        if self.fault.is_none() {
-            self.fault = Some((cause, detail));
-        }
+    fn chunk(content: &str, usage: Option<u32>) -> String {
+        let usage = usage.map(|tokens| serde_json::json!({"prompt_tokens": 5, "completion_tokens": tokens}));
+        let chunk = serde_json::json!({"choices": [{"delta": {"content": content}}], "usage": usage});
+        format!("data: {chunk}\n\n")
     }
 
-    fn on_event(&mut self, event: sse::Event<'_>) {
-        let data = event.data.trim_ascii();
-        if self.is_closed() || data.is_empty() {
-            return;
-        }
-        if data == b"[DONE]" {
-            self.done = true;
-            return;
-        }
-        if event.error {
-            self.fail(Failure::InStream, delta::error_message(data));
-            return;
-        }
-        match delta::parse(data) {
-            Ok(delta) => self.on_delta(&delta, data, event.at),
-            Err(_) => {
-                let words = String::from_utf8_lossy(&data[..data.len().min(400)]).into_owned();
-                self.fail(Failure::Malformed, format!("a chunk is not JSON of the API: {words}"));
-            }
-        }
+    fn last_usage(tokens: u32) -> String {
+        format!(
+            "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{tokens}}}}}\n\n"
+        )
     }
 
-    fn is_closed(&self) -> bool {
-        self.done || self.fault.is_some()
+    /// Takes each piece in at its instant and ends the answer at the last of them.
+    fn intake(pieces: &[(f64, String)]) -> RequestRecord {
+        let mut intake = Intake::new(7, 5, 8, true, 1.0);
+        intake.sent(1.25);
+        for (at, piece) in pieces {
+            intake.on_bytes(*at, piece.as_bytes());
+        }
+        let end = pieces.last().map_or(1.25, |piece| piece.0);
+        let outcome = intake.on_end(end);
+        intake.into_record(end, outcome)
     }
 
-    fn on_delta(&mut self, delta: &Delta<'_>, data: &[u8], at: f64) {
-        if delta.error {
-            self.fail(Failure::InStream, delta::error_message(data));
-            return;
-        }
-        self.note(delta);
-        if !delta.output {
-            return;
-        }
-        // Microseconds of the run's clock, so that the gaps add up to the whole without drift.
-        let at_us = (at * 1e6).round() as i64;
-        if self.first.is_none() {
-            self.first = Some(at);
-        } else {
-            self.gaps_us.push(u32::try_from(at_us - self.last_us).unwrap_or(0));
-        }
-        self.last = at;
-        self.last_us = at_us;
-        if let Some(total) = delta.usage.and_then(|usage| usage.completion_tokens) {
-            self.counted.push(total.saturating_sub(self.accounted));
-            self.accounted = total;
+    fn chunk_tokens(chunks: u32, total: u32) -> Vec<u32> {
+        let mut pieces: Vec<_> = (0..chunks).map(|n| (2.0 + f64::from(n), chunk("x", None))).collect();
+        pieces.push((100.0, last_usage(total)));
+        intake(&pieces).chunk_tokens
+    }
+
+    #[test]
+    fn instants_are_those_of_the_bytes() {
+        let record = intake(&[
+            (1.5, chunk("", None)),
+            (2.0, chunk("a", None)),
+            (2.5, chunk("b", None) + &chunk("c", None)),
+            (4.0, chunk("", None) + &last_usage(3)),
+        ]);
+        assert_eq!((record.sent, record.first, record.last, record.ended), (1.25, Some(2.0), Some(2.5), 4.0));
+        assert_eq!(record.gaps_us, [500_000, 0]);
+        assert_eq!((record.id, record.isl_server, record.osl_server), (7, Some(5), Some(3)));
+    }
+
+    #[test]
+    fn a_surplus_in_usage_is_spread_over_the_chunks_and_adds_up() {
+        let none = Vec::<u32>::new();
+        assert_eq!(chunk_tokens(4, 4), none);
+        assert_eq!(chunk_tokens(4, 5), none, "one surplus token is the end token");
+        assert_eq!(chunk_tokens(4, 3), none, "fewer tokens than chunks cannot be spread");
+        assert_eq!(chunk_tokens(4, 6), [1, 1, 2, 2]);
+        assert_eq!(chunk_tokens(3, 12), [4, 4, 4]);
+        assert_eq!(chunk_tokens(1, 64), [64]);
+        for (chunks, total) in [(3, 100), (7, 64), (10, 13)] {
+            let tokens = chunk_tokens(chunks, total);
+            assert_eq!((tokens.len() as u32, tokens.iter().sum::<u32>()), (chunks, total));
         }
     }
 
-    fn note(&mut self, delta: &Delta<'_>) {
-        if let Some(finish) = &delta.finish {
-            self.finish = Some(finish.clone().into_owned());
-            self.ending = true;
-        }
-        if let Some(usage) = delta.usage {
-            self.usage.prompt_tokens = usage.prompt_tokens.or(self.usage.prompt_tokens);
-            self.usage.completion_tokens = usage.completion_tokens.or(self.usage.completion_tokens);
-            self.ending |= !delta.output;
-        }
-        self.prompt_seconds = delta.prompt_seconds.or(self.prompt_seconds);
+    #[test]
+    fn usage_with_each_chunk_tells_its_tokens_exactly() {
+        let record = intake(&[
+            (2.0, chunk("a", Some(1))),
+            (3.0, chunk("bcd", Some(4))),
+            (4.0, chunk("", Some(5))),
+            (5.0, chunk("ef", Some(7))),
+            (6.0, last_usage(8)),
+        ]);
+        assert_eq!(record.chunk_tokens, [1, 3, 4], "tokens without text belong to the next chunk");
+        let one_each =
+            intake(&[(2.0, chunk("a", Some(1))), (3.0, chunk("b", Some(2))), (4.0, last_usage(3))]);
+        assert!(one_each.chunk_tokens.is_empty());
     }
 
-    /// A whole response: its tokens have no times of their own, only its end has one.
-    fn on_document(&mut self, document: &[u8], at: f64) {
-        if document.trim_ascii_start().starts_with(b"<") {
-            self.fail(Failure::Malformed, format!("the answer is {}", page(document)));
-            return;
-        }
-        match delta::parse(document) {
-            Ok(delta) if delta.error => self.fail(Failure::InStream, delta::error_message(document)),
-            Ok(delta) if delta.known => {
-                self.note(&delta);
-                self.ending = true;
-                if delta.output {
-                    self.first = Some(at);
-                    self.last = at;
-                }
-            }
-            Ok(_) => self.fail(Failure::Malformed, "the answer has no `choices`".to_owned()),
-            Err(error) => {
-                self.fail(Failure::Malformed, format!("the answer is not JSON of the API: {error}"))
-            }
-        }
+    #[test]
+    fn a_request_given_up_keeps_what_came_and_claims_no_end() {
+        let mut intake = Intake::new(1, 5, 8, true, 0.0);
+        let progress = intake.progress();
+        intake.on_bytes(0.5, chunk("a", None).as_bytes());
+        intake.on_bytes(0.75, chunk("b", None).as_bytes());
+        let seen = progress.in_flight();
+        assert_eq!((seen.first, seen.latest, seen.tokens), (Some(0.5), Some(0.75), 2));
+        let record = intake.into_record(0.9, Outcome::Cancelled);
+        assert_eq!((record.first, record.last, record.ended), (Some(0.5), None, 0.9));
+        assert_eq!((record.gaps_us.as_slice(), record.e2e()), ([250_000].as_slice(), None));
     }
 
-    /// Output tokens in each token chunk, or nothing where each chunk held one.
-    ///
-    /// The usage that came with each chunk tells it exactly. Without it, a final usage that is
-    /// larger than the number of chunks is spread over them as evenly as whole tokens allow, the
-    /// remainder to the later ones (the first chunk of a speculating server holds one token). One
-    /// surplus token is no sign of full chunks: it is the end token, which has no text.
-    fn chunk_tokens(&self) -> Vec<u32> {
-        let chunks = self.gaps_us.len() + usize::from(self.first.is_some());
-        let Some(total) = self.usage.completion_tokens else { return Vec::new() };
-        if chunks == 0 {
-            return Vec::new();
-        }
-        if self.counted.len() == chunks {
-            let rest = total.saturating_sub(self.accounted);
-            if rest <= 1 && self.counted.iter().all(|&tokens| tokens == 1) {
-                return Vec::new();
-            }
-            let mut counted = self.counted.clone();
-            if let Some(last) = counted.last_mut() {
-                *last += rest;
-            }
-            return counted;
-        }
-        if (total as usize) <= chunks + 1 {
-            return Vec::new();
-        }
-        let (each, rest) = (total as usize / chunks, total as usize % chunks);
-        (0..chunks).map(|chunk| (each + usize::from(chunk >= chunks - rest)) as u32).collect()
-    }
-}
-
-/// An HTML page in words: its title.
-pub(crate) fn page(html: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&html[..html.len().min(4096)]);
-    let lower = text.to_ascii_lowercase();
-    let title = lower.find("<title").and_then(|tag| {
-        let from = tag + lower[tag..].find('>')? + 1;
-        let to = from + lower[from..].find('<')?;
-        Some(text[from..to].trim().to_owned())
-    });
-    match title.filter(|title| !title.is_empty()) {
-        Some(title) => format!("an HTML page (`{title}`), not the API"),
-        None => "an HTML page, not the API".to_owned(),
+    #[test]
+    fn what_follows_done_or_an_error_is_not_counted() {
+        let done =
+            intake(&[(2.0, chunk("a", None)), (3.0, "data: [DONE]\n\n".to_owned() + &chunk("b", None))]);
+        assert!(done.is_completed() && done.gaps_us.is_empty());
+        let error = intake(&[(2.0, "data: {\"error\":\"no room\"}\n\n".to_owned() + &chunk("b", None))]);
+        assert_eq!((error.failure(), error.first), (Some(Failure::InStream), None));
     }
 }

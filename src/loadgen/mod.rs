@@ -9,6 +9,7 @@ pub mod client;
 pub mod delta;
 mod engine;
 mod failure;
+mod flight;
 pub mod health;
 pub mod intake;
 pub mod limits;
@@ -19,6 +20,7 @@ pub mod record;
 pub mod session;
 pub mod sse;
 mod supply;
+mod tally;
 pub mod wire;
 
 pub use body::Prepared;
