@@ -291,9 +291,11 @@ impl<S: Session> Trials<S> {
             let tokens = self.tokens(trial).saturating_sub(before).max(1) as f64;
             let step = (f64::from(users) * (self.session.now() - from) / tokens).ln();
             self.glance(trial, (number + 1, windows), &[], watch);
+            // A warm server is as often slower as faster than before; a cold one only gets faster.
+            let slower = step >= best;
             steady = if best - step < improvement { steady + 1 } else { 0 };
             best = best.min(step);
-            if steady >= 2 {
+            if slower || steady >= 2 {
                 break;
             }
         }

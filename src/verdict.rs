@@ -127,6 +127,10 @@ pub struct Reading {
     pub log_load: f64,
     /// The samples' margins as evenly spaced quantiles, ascending (up to 200 points).
     pub profile: Vec<f32>,
+    /// Medians of the margins of successive equal parts of the trial (up to 8): how the server's
+    /// pace wandered meanwhile.
+    #[serde(default)]
+    pub blocks: Vec<f32>,
 }
 
 impl Reading {

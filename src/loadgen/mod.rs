@@ -8,7 +8,7 @@ pub mod body;
 pub mod client;
 pub mod delta;
 mod engine;
-mod failure;
+pub(crate) mod failure;
 mod flight;
 pub mod health;
 pub mod intake;

@@ -8,12 +8,16 @@ use crate::loadgen::record::{Failure, Outcome, RequestRecord};
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::slo::{Metric, Objective, Slo, Stat};
 use crate::stats::batch;
+use crate::stats::binomial::wilson;
 use crate::stats::quantile::quantile;
 use crate::stats::special::normal_quantile;
 use crate::verdict::Reading;
 
 /// Margins are clipped to this on the log scale: beyond 50 times the limit nothing more is said.
 const CLIP: f64 = 4.0;
+/// Parts of a trial's samples whose medians are kept, at the most, and fewest samples of each.
+const BLOCKS: usize = 8;
+const SMALLEST_BLOCK: usize = 8;
 /// Points of a reading's profile.
 const PROFILE: usize = 200;
 /// Fewest tokens after which the pace of a request in flight is taken as its TPOT.
@@ -105,6 +109,7 @@ fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelH
         variance: seen.variance,
         log_load,
         profile: profile(objective, &sorted),
+        blocks: blocks(objective, &in_time),
     }
 }
 
@@ -248,6 +253,7 @@ fn goodput(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Lev
         variance: 1.0 / good.max(1.0),
         log_load: log_load_at(levels, samples.now),
         profile: Vec::new(),
+        blocks: Vec::new(),
     }
 }
 
@@ -293,6 +299,7 @@ fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Level
         variance: 1.0 / (f64::from(over) + 0.5),
         log_load: if of > 0 { load_sum / f64::from(of) } else { log_load_at(levels, samples.now) },
         profile: Vec::new(),
+        blocks: Vec::new(),
     }
 }
 
@@ -324,8 +331,20 @@ fn quantile_seen(objective: &Objective, in_time: &[f64], sorted: &[f64], p: f64)
     if n < SMALL {
         // A lognormal of this spread puts the quantile here; large margins are bad, so its upper
         // tail is wanted, and half of what was seen keeps a single outlier in view.
-        let margins: Vec<f64> = in_time.iter().map(|&value| clipped_margin(objective, value)).collect();
         let tail = if objective.op.wants_large() { 1.0 - p } else { p };
+        let all: Vec<f64> = in_time.iter().map(|&value| clipped_margin(objective, value)).collect();
+        let mut whole: Vec<f64> = all.iter().copied().filter(|margin| *margin < CLIP).collect();
+        // A few failures among few samples are no tail: with 2 % errors half of such samples have
+        // one. They count when their share is more than may be over, beyond chance.
+        let failed = all.len() - whole.len();
+        let chance = failed > 0 && whole.len() >= 6 && wilson(failed as u32, n as u32, 0.95).low < 1.0 - tail;
+        let (margins, margin) = if chance {
+            whole.sort_unstable_by(f64::total_cmp);
+            let seen = quantile(&whole, tail);
+            (whole, seen)
+        } else {
+            (all, margin)
+        };
         let z = if tail >= 1.0 { 3.0 } else { normal_quantile(tail) };
         let spread = batch::sample_variance(&margins);
         let shaped = margins.iter().sum::<f64>() / n as f64 + z * spread.sqrt();
@@ -342,6 +361,19 @@ fn quantile_seen(objective: &Objective, in_time: &[f64], sorted: &[f64], p: f64)
     let low = clipped_margin(objective, quantile(sorted, (p - half).clamp(end, 1.0 - end)));
     let high = clipped_margin(objective, quantile(sorted, (p + half).clamp(end, 1.0 - end)));
     Seen { figure, margin, variance: ((high - low) / 2.0).abs().max(1e-4).powi(2) }
+}
+
+/// Medians of successive equal parts of the samples, on the scale of margins.
+fn blocks(objective: &Objective, in_time: &[f64]) -> Vec<f32> {
+    let count = (in_time.len() / SMALLEST_BLOCK).min(BLOCKS);
+    (0..count)
+        .map(|block| {
+            let range = block * in_time.len() / count..(block + 1) * in_time.len() / count;
+            let mut part = in_time[range].to_vec();
+            part.sort_unstable_by(f64::total_cmp);
+            clipped_margin(objective, quantile(&part, 0.5)) as f32
+        })
+        .collect()
 }
 
 /// Evenly spaced quantiles (mid-ranks) of the margins of sorted values, ascending.

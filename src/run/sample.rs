@@ -98,6 +98,7 @@ fn reading(of: u32, figure: f64, objective: &Objective, load: u32) -> Reading {
         variance: 0.002,
         log_load: f64::from(load).ln(),
         profile: (0..20).map(|k| (margin - 0.5 + 0.05 * f64::from(k)) as f32).collect(),
+        blocks: Vec::new(),
     }
 }
 

@@ -39,6 +39,7 @@ fn reading(margin: f64) -> Reading {
         variance: 0.01,
         log_load: 0.0,
         profile: Vec::new(),
+        blocks: Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONNECTION, LOCATION};
 use serde_json::Value;
 
 use crate::loadgen::delta::error_message;
-use crate::loadgen::intake::page;
+use crate::loadgen::failure::page;
 use crate::loadgen::{Address, ClientOptions, Secret, build_http_client};
 use crate::target::TargetError;
 

@@ -9,19 +9,15 @@
 //! `B` is an Ornstein-Uhlenbeck process with sd `slow` and correlation time `tc`, averaged over each
 //! trial; `e_k` has sd `own` at the mean sample size and grows with the distance from the limit,
 //! where the line bends. For each cell of a grid of (`slow`, `tc`, `own`) generalized least squares
-//! gives the line in closed form; the cells are weighted by their evidence, so that how noisy the
-//! server is comes from the run. The long-run quantile lies above the mean of the trials' quantiles
+//! gives the line in closed form; the cells are weighted by their evidence and by what the parts of the
+//! trials say of the noise ([`super::noise`]), so that how noisy the server is comes from the run. The long-run quantile lies above the mean of the trials' quantiles
 //! by a correction that is read off the pooled residuals (sectioning).
 
+use super::noise::{self, Block, CORRELATION, SLOW};
 use crate::stats::special::normal_quantile;
 
-/// Sd of the slow noise, log scale, with prior weights.
-const SLOW: [(f64, f64); 6] =
-    [(0.003, 0.12), (0.007, 0.15), (0.015, 0.18), (0.03, 0.22), (0.05, 0.21), (0.08, 0.12)];
-/// Correlation time of the slow noise, seconds.
-const CORRELATION: [f64; 3] = [8.0, 25.0, 70.0];
 /// Sd of a trial's own noise, log scale.
-const OWN: [f64; 5] = [0.006, 0.012, 0.03, 0.07, 0.15];
+const OWN: [f64; 6] = [0.003, 0.006, 0.012, 0.03, 0.07, 0.15];
 /// Slopes: latency elasticity at the crossing.
 const SLOPES: usize = 16;
 const SLOPE_RANGE: (f64, f64) = (0.2, 24.0);
@@ -44,6 +40,8 @@ pub struct LineTrial {
     pub samples: f64,
     /// Quantiles of the samples' own margins, evenly spaced.
     pub profile: Vec<f32>,
+    /// Medians of successive parts of the samples.
+    pub blocks: Vec<f32>,
 }
 
 /// A mixture of normals for the crossing.
@@ -98,10 +96,15 @@ pub fn posterior(trials: &[LineTrial], allowed: f64, inflation: f64) -> Option<L
         .collect();
 
     let mut cells = Vec::with_capacity(SLOW.len() * CORRELATION.len() * OWN.len() * SLOPES);
-    for tc in CORRELATION {
+    let noise = noise::weights(&blocks(&near));
+    for (j, (tc, _)) in CORRELATION.into_iter().enumerate() {
         let shape = correlations(&near, tc);
         let mean_shape = shape.iter().sum::<f64>() / (count * count);
-        for (slow, prior) in SLOW {
+        for (i, (slow, _)) in SLOW.into_iter().enumerate() {
+            let prior = noise[i][j];
+            if prior < 1e-4 {
+                continue;
+            }
             for own in OWN {
                 let mut matrix = shape.clone();
                 matrix.iter_mut().for_each(|value| *value *= slow * slow);
@@ -168,6 +171,24 @@ struct Cell {
     /// Variance of the slow noise that the mean over all trials shares.
     shared: f64,
     log_weight: f64,
+}
+
+/// The parts of all trials, in order of time.
+fn blocks(trials: &[&LineTrial]) -> Vec<Block> {
+    let mut blocks: Vec<Block> = trials
+        .iter()
+        .flat_map(|trial| {
+            let (from, to) = trial.window;
+            let part = (to - from) / trial.blocks.len().max(1) as f64;
+            trial.blocks.iter().enumerate().map(move |(k, &median)| Block {
+                at: from + part * (k as f64 + 0.5),
+                log_load: trial.log_load,
+                median: f64::from(median),
+            })
+        })
+        .collect();
+    blocks.sort_by(|a, b| a.at.total_cmp(&b.at));
+    blocks
 }
 
 /// Correlations of the slow noise averaged over the trials' windows, row by row.
@@ -283,7 +304,14 @@ mod tests {
 
     fn trial(k: usize, log_load: f64, margin: f64) -> LineTrial {
         let start = 10.0 * k as f64;
-        LineTrial { margin, log_load, window: (start, start + 8.0), samples: 100.0, profile: Vec::new() }
+        LineTrial {
+            margin,
+            log_load,
+            window: (start, start + 8.0),
+            samples: 100.0,
+            profile: Vec::new(),
+            blocks: Vec::new(),
+        }
     }
 
     #[test]

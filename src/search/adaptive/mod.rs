@@ -3,7 +3,7 @@
 //! 1. *Warm-up* until the time a token takes stops falling.
 //! 2. *Navigation* ([`navigation`]): sequentially stopped probes that only steer.
 //! 3. *Measurement*: trials of a size fixed beforehand on both sides of the crossing; for each
-//!    objective a posterior of its crossing, from counts ([`counts`]) or from a line ([`line`]),
+//!    objective a posterior of its crossing, from counts ([`counts`]) or from a line ([`mod@line`]),
 //!    whichever suits its data; the objective that is crossed first is the boundary.
 //! 4. *Confirmation* at the safe load.
 //!
@@ -13,6 +13,7 @@ mod compose;
 pub mod counts;
 pub mod line;
 pub mod navigation;
+pub mod noise;
 pub mod posterior;
 pub mod settings;
 

@@ -88,6 +88,7 @@ impl Evidence {
                 window: (outcome.settled, outcome.ended),
                 samples: f64::from(reading.of.max(1)),
                 profile: reading.profile.clone(),
+                blocks: reading.blocks.clone(),
             });
         }
     }

@@ -47,13 +47,13 @@ impl Settings {
             confidence: 0.95,
             budget: Budget::default(),
             seed,
-            counted_requests: 250,
+            counted_requests: 120,
             line_requests: 96,
             least_trials: 5,
             most_trials: 120,
             temper: 1.6,
             inflation: 1.15,
-            mass: (0.99, 0.99),
+            mass: (0.99, 0.98),
             confirm: true,
         }
     }
@@ -71,4 +71,4 @@ pub const NAVIGATION: ClearRule = ClearRule {
 /// Settling before a navigation trial.
 pub const NAVIGATION_SETTLE: Settle = Settle { completions_per_user: 0.15, truncate: false };
 /// Settling before a measuring trial after a small step, and after a step of more than 35 %.
-pub const SETTLE: (f64, f64) = (0.6, 1.0);
+pub const SETTLE: (f64, f64) = (1.0, 1.5);
