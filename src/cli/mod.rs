@@ -8,6 +8,7 @@ mod measure;
 mod output;
 mod recipes;
 mod search;
+mod selftest;
 mod simulate;
 
 use std::ffi::OsString;
@@ -41,6 +42,8 @@ enum Command {
     Measure(Box<measure::Measure>),
     Simulate(simulate::Simulate),
     Recipes(recipes::Recipes),
+    #[command(name = "selftest")]
+    SelfTest(selftest::SelfTest),
 }
 
 const EXIT_CODES: &str = "\
@@ -51,6 +54,7 @@ Exit codes:
   4    the SLO is met at the highest load allowed: the answer is a lower bound
   5    no valid measurement could be made
   6    the server cannot be reached
+  7    the self-test broke a bound
   130  interrupted";
 
 /// Runs the program and gives its exit code.
@@ -71,6 +75,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Measure(measure) => measure.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Recipes(recipes) => recipes.run(),
+        Command::SelfTest(selftest) => selftest.run(),
     }
 }
 
