@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::loadgen::limits::cpu_seconds;
+use crate::loadgen::process_cpu_seconds as cpu_seconds;
 use crate::loadgen::record::RequestRecord;
 use crate::loadgen::session::{Session, SessionError};
 use crate::plan::Plan;
@@ -39,7 +39,9 @@ pub enum ControllerError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The journal holds trials that this version would not have asked for.
-    #[error("trial {id} of the journal is not the one that the plan leads to; the run was made by another version: `plimsoll replay` with that version, or start a new run")]
+    #[error(
+        "trial {id} of the journal is not the one that the plan leads to; the run was made by another version: `plimsoll replay` with that version, or start a new run"
+    )]
     OtherCourse {
         /// The trial.
         id: u32,
@@ -61,7 +63,15 @@ pub async fn search<T: Target>(
 ) -> Result<Found, ControllerError> {
     let mut strategy = search::strategy(plan);
     replay(strategy.as_mut(), past)?;
-    let mut run = Run { plan, folder, observer, outcomes: past.to_vec(), spent, cpu_before: cpu_seconds(), warnings: Vec::new() };
+    let mut run = Run {
+        plan,
+        folder,
+        observer,
+        outcomes: past.to_vec(),
+        spent,
+        cpu_before: cpu_seconds(),
+        warnings: Vec::new(),
+    };
     let (cut_short, late) = run.drive(strategy.as_mut(), target).await?;
     let mut answer = strategy.answer();
     if cut_short.is_some() && answer.outcome != SearchOutcome::Void {
@@ -116,14 +126,18 @@ impl Run<'_> {
             let first = self.outcomes.last().map_or(1, |outcome| outcome.id + 1);
             let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true);
             let ended = self.trials(strategy, &mut trials).await?;
-            self.spent = Cost { seconds: trials.now(), requests: next_request.max(trials.issued()), ..self.spent };
+            self.spent =
+                Cost { seconds: trials.now(), requests: next_request.max(trials.issued()), ..self.spent };
             late.extend(trials.close().await);
             match ended {
                 None => return Ok((None, late)),
                 Some(SessionError::Unreachable { detail, .. }) if returns < RETURNS.0 => {
                     let wait = RETURNS.1 * f64::from(1_u32 << returns);
                     returns += 1;
-                    self.warn(format!("the target was lost ({detail}); trying again in {wait:.0} s, {returns} of {}", RETURNS.0))?;
+                    self.warn(format!(
+                        "the target was lost ({detail}); trying again in {wait:.0} s, {returns} of {}",
+                        RETURNS.0
+                    ))?;
                     tokio::time::sleep(std::time::Duration::from_secs_f64(wait)).await;
                 }
                 Some(SessionError::OutOfBudget) => {
@@ -145,7 +159,8 @@ impl Run<'_> {
             self.observer.trial_started(&spec, strategy.remaining());
             match self.one(&spec, trials).await {
                 Ok(Finished { outcome, records }) => {
-                    self.spent = Cost { seconds: outcome.ended, requests: outcome.issued_total, ..self.spent };
+                    self.spent =
+                        Cost { seconds: outcome.ended, requests: outcome.issued_total, ..self.spent };
                     let cost = self.cost();
                     self.folder.trial_ended(&outcome, cost, records)?;
                     self.observer.trial_ended(&outcome);
@@ -158,7 +173,11 @@ impl Run<'_> {
         Ok(None)
     }
 
-    async fn one<S: Session>(&mut self, spec: &TrialSpec, trials: &mut Trials<S>) -> Result<Finished, SessionError> {
+    async fn one<S: Session>(
+        &mut self,
+        spec: &TrialSpec,
+        trials: &mut Trials<S>,
+    ) -> Result<Finished, SessionError> {
         let observer = &mut *self.observer;
         trials
             .run(spec, &mut |glance| {
@@ -173,7 +192,10 @@ impl Run<'_> {
     }
 
     fn cost(&self) -> Cost {
-        Cost { client_cpu_seconds: self.spent.client_cpu_seconds + cpu_seconds() - self.cpu_before, ..self.spent }
+        Cost {
+            client_cpu_seconds: self.spent.client_cpu_seconds + cpu_seconds() - self.cpu_before,
+            ..self.spent
+        }
     }
 
     fn warn(&mut self, text: String) -> Result<(), RunError> {

@@ -3,6 +3,7 @@
 //! plimsoll measures a live endpoint with its own load engine, searches for the largest load that
 //! still meets the SLO, and says how sure it is.
 
+pub mod controller;
 pub mod loadgen;
 pub mod metrics;
 pub mod plan;
@@ -15,6 +16,7 @@ pub mod selftest;
 pub mod sim;
 pub mod slo;
 pub mod stats;
+pub mod target;
 pub mod trial;
 pub mod units;
 pub mod verdict;

@@ -10,6 +10,7 @@ mod recipes;
 mod search;
 mod selftest;
 mod simulate;
+mod stored;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -41,6 +42,8 @@ enum Command {
     Search(Box<search::Search>),
     Measure(Box<measure::Measure>),
     Simulate(simulate::Simulate),
+    Resume(stored::Resume),
+    Replay(stored::Replay),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -74,6 +77,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Search(search) => search.run(),
         Command::Measure(measure) => measure.run(),
         Command::Simulate(simulate) => simulate.run(),
+        Command::Resume(resume) => resume.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }

@@ -1,7 +1,31 @@
 //! The measurement engine: when a request may be sent, how it is sent, and what is kept of it.
+//!
+//! [`LiveSession`] is a load over the wire; [`Client`] sends single requests. Both keep raw instants
+//! in [`RequestRecord`]s.
 
+mod board;
+pub mod body;
+pub mod client;
+pub mod delta;
+mod engine;
+mod failure;
+pub mod health;
+pub mod intake;
+pub mod limits;
+pub mod live;
+pub mod options;
+mod pacer;
 pub mod record;
 pub mod session;
+pub mod sse;
+mod supply;
+pub mod wire;
 
+pub use body::Prepared;
+pub use client::{Client, Connects};
+pub use health::{ClientHealth, process_cpu_seconds};
+pub use limits::{LimitError, ensure_open_files};
+pub use live::{LiveOptions, LiveSession, OpenError};
+pub use options::{Address, ClientError, ClientOptions, Secret, build_http_client};
 pub use record::{Failure, Outcome, Phase, RequestRecord};
 pub use session::{Excess, InFlight, LevelHistory, Session, SessionError, SessionEvent, Wake};

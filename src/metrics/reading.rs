@@ -128,7 +128,16 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
     let metric = objective.metric;
     let overdue = |age: f64| metric.is_time() && metric != Metric::Itl && age > objective.threshold;
     let gaps_kept = samples.records.iter().any(|record| !record.gaps_us.is_empty());
+    // A navigation trial begins soon after the level has moved: what began at the old level would
+    // tell of that one. A measuring trial has settled, and its load is averaged over each life.
+    let began_before = |sent: f64, first: Option<f64>| {
+        let began = if matches!(metric, Metric::Ttft | Metric::E2e) { Some(sent) } else { first };
+        samples.partial && began.is_some_and(|began| began < samples.from)
+    };
     for record in samples.records {
+        if began_before(record.sent, record.first) {
+            continue;
+        }
         let life = record.first.map_or_else(
             || levels.mean_log(record.sent, record.ended),
             |first| levels.mean_log(first, record.last.unwrap_or(record.ended)),
@@ -186,6 +195,9 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
         }
     }
     for flight in samples.pending {
+        if began_before(flight.sent, flight.first) {
+            continue;
+        }
         let at_sending = levels.mean_log(flight.sent, flight.sent);
         let age = samples.now - flight.sent;
         match (metric, flight.first) {

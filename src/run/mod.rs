@@ -44,3 +44,17 @@ pub const PLAN_FILE: &str = "plan.toml";
 pub const JOURNAL_FILE: &str = "journal.jsonl";
 /// Name of the requests' records within a run folder.
 pub const RECORDS_FILE: &str = "requests.jsonl.zst";
+
+/// Removes a run folder in which nothing was measured. What cannot be removed stays.
+pub fn discard(path: &std::path::Path) {
+    if let Some(out) = path.parent() {
+        let latest = out.join("latest");
+        let points_here = std::fs::read_link(&latest).is_ok_and(|to| path.ends_with(to));
+        let _ = std::fs::remove_dir_all(path);
+        if points_here {
+            let _ = std::fs::remove_file(latest);
+        }
+        // Goes only if it is empty: it was made for this run then.
+        let _ = std::fs::remove_dir(out);
+    }
+}

@@ -4,4 +4,15 @@
 mod cli_bad_input;
 mod cli_help;
 mod cli_recipes;
+mod closed_loop;
+mod connections;
+mod failures;
 mod layering;
+mod quirks;
+mod secrets;
+mod simulator_agreement;
+mod simulator_client;
+mod simulator_faults;
+mod simulator_http;
+mod support;
+mod tls;

@@ -106,6 +106,8 @@ impl Pump {
                 events.iter().filter(|event| matches!(event, Event::Finished(_))).count() as u32;
             self.publish(before, gauges);
             wait_until(self.epoch + Duration::from_secs_f64(self.model.now() / self.speed));
+            // Before the tokens go out: who has read an answer finds it counted.
+            self.publish(*self.model.counters(), self.model.gauges());
             for event in events.drain(..) {
                 self.deliver(event);
             }

@@ -46,6 +46,8 @@ pub(super) struct StreamPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
+    /// The connection is to be cut once what was written has been flushed.
+    Flush,
     /// The connection is cut with the next poll.
     Cut,
     Over,
@@ -142,7 +144,7 @@ impl Answer {
                 }
                 let half_way = self.sent > 0 && 2 * self.produced >= self.plan.osl;
                 match self.plan.fate {
-                    Fate::Reset if half_way => self.state = State::Cut,
+                    Fate::Reset if half_way => self.state = State::Flush,
                     Fate::StreamError if half_way => {
                         out.push_str(&format!("data: {}\n\n", Refusal::failed().body()));
                         self.state = State::Over;
@@ -193,6 +195,12 @@ impl Stream for Answer {
         loop {
             match self.state {
                 State::Over => return Poll::Ready(None),
+                State::Flush => {
+                    // A body that waits is flushed; one that fails at once takes it all with it.
+                    self.state = State::Cut;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 State::Cut => {
                     self.state = State::Over;
                     return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
@@ -205,7 +213,7 @@ impl Stream for Answer {
                 None => match ready!(self.updates.poll_recv(context)) {
                     Some(update) => update,
                     None => {
-                        self.state = State::Cut;
+                        self.state = State::Flush;
                         continue;
                     }
                 },

@@ -274,3 +274,51 @@ fn params_that_cannot_run_are_named() {
         assert!(message.contains(field), "{message}");
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 200, ..Default::default() })]
+
+    /// Whatever the server and the requests: each ends once, with all its tokens, and leaves nothing.
+    #[test]
+    fn every_request_ends_once_and_nothing_is_left(
+        max_seqs in 1_u32..20,
+        max_batched_tokens in 1_u32..300,
+        blocks in 1_u64..60,
+        paged: bool,
+        draft in 0_u32..4,
+        prefix_hit in 0.0..1.0_f64,
+        failures in 0.0..0.3_f64,
+        lengths in proptest::collection::vec((1_u32..200, 1_u32..100), 1..30),
+        cancel in 0_usize..30,
+    ) {
+        let kv = if paged { KvPolicy::Paged { blocks } } else { KvPolicy::Reserve { tokens: 16 * blocks } };
+        let speculation = (draft > 0).then_some(Speculation { draft, acceptance: 0.6 });
+        let server = Params { max_seqs, max_batched_tokens, kv, speculation, prefix_hit, failures, ..params() };
+        let mut model = Model::new(server, 1);
+        let mut events = Vec::new();
+        for (id, &(isl, osl)) in lengths.iter().enumerate() {
+            model.submit(job(id as u64, isl, osl));
+            model.step(&mut events);
+        }
+        let cancelled = model.cancel(cancel as u64);
+        let mut steps = 0;
+        while model.step(&mut events) {
+            steps += 1;
+            proptest::prop_assert!(steps < 200_000, "the server does not come to rest");
+        }
+        let served = served(&events);
+        for one in &served {
+            proptest::prop_assert_eq!(one.tokens, one.job.osl);
+            proptest::prop_assert!(one.first >= one.admitted && one.latest >= one.first);
+        }
+        let mut ids: Vec<u64> = served.iter().map(|one| one.job.id).collect();
+        ids.extend(events.iter().filter_map(|event| if let Event::Failed { job, .. } = event { Some(job.id) } else { None }));
+        ids.extend(cancelled.map(|one| one.job.id));
+        ids.sort_unstable();
+        proptest::prop_assert_eq!(ids, (0..lengths.len() as u64).collect::<Vec<u64>>());
+        proptest::prop_assert_eq!(model.gauges(), Gauges::default());
+        proptest::prop_assert_eq!(model.kv.resident, 0);
+        let produced: u32 = served.iter().map(|one| one.tokens).sum::<u32>() + cancelled.map_or(0, |one| one.tokens);
+        proptest::prop_assert_eq!(model.counters().generation_tokens, u64::from(produced));
+    }
+}

@@ -1,0 +1,413 @@
+//! What a running load shares: its users, their requests, and what has happened.
+//!
+//! The lock is taken when a request begins, gets its first token or ends, never for a token.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::loadgen::intake::{Intake, Progress};
+use crate::loadgen::record::{Failure, Outcome, RequestRecord};
+use crate::loadgen::session::{Excess, InFlight, LevelHistory, SessionEvent, Wake};
+
+/// Failed attempts to connect before the target counts as gone.
+const UNREACHABLE_AFTER: u32 = 4;
+/// How long nothing else may have happened, seconds.
+const UNREACHABLE_FOR: f64 = 2.0;
+
+/// The shared state of a load.
+pub(crate) struct Board {
+    origin: Instant,
+    state: Mutex<State>,
+    /// Something that the driver of the session waits for has happened.
+    pub(crate) news: Notify,
+    /// A user has gone while the load is being closed.
+    pub(crate) gone: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Users wanted.
+    level: u32,
+    /// Users that stay.
+    staying: u32,
+    users: HashMap<u64, User>,
+    next_user: u64,
+    issued: u64,
+    events: Vec<SessionEvent>,
+    steps: Vec<(f64, u32)>,
+    ended: u32,
+    first_tokens: u32,
+    wanted: Option<(u32, u32)>,
+    streak: Streak,
+    dry: bool,
+    closing: Option<Closing>,
+}
+
+#[derive(Default)]
+struct User {
+    abort: Option<AbortHandle>,
+    /// It goes once its request has ended (or is being aborted), and is no longer counted.
+    leaving: bool,
+    request: Option<Arc<Progress>>,
+}
+
+/// A run of failures to connect, with nothing else in between.
+#[derive(Default)]
+struct Streak {
+    since: f64,
+    count: u32,
+    last: Option<(Failure, String)>,
+}
+
+/// How requests end that are in flight when a load is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    Censor,
+    Cancel,
+}
+
+/// Why a driver need not wait longer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum News {
+    /// What was waited for has happened.
+    Enough,
+    /// Nobody reaches the target.
+    Unreachable(Failure, String),
+    /// The workload has no more requests and the last one has ended.
+    Dry,
+}
+
+/// The state as the driver of a session sees it, until it looks again.
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    pub(crate) events: Vec<SessionEvent>,
+    pub(crate) in_flight: Vec<InFlight>,
+    pub(crate) levels: LevelHistory,
+    pub(crate) issued: u64,
+}
+
+impl Board {
+    pub(crate) fn new(origin: Instant) -> Self {
+        Self { origin, state: Mutex::default(), news: Notify::new(), gone: Notify::new() }
+    }
+
+    pub(crate) fn now(&self) -> f64 {
+        self.origin.elapsed().as_secs_f64()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the level: says how many users are missing, and aborts those too many where asked to.
+    pub(crate) fn set_level(&self, level: u32, excess: Excess) -> u32 {
+        let mut aborted = Vec::new();
+        let missing = {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            if state.closing.is_some() {
+                return 0;
+            }
+            state.level = level;
+            if excess == Excess::Abort && state.staying > level {
+                let surplus = (state.staying - level) as usize;
+                let mut users: Vec<(f64, u64)> = state
+                    .users
+                    .iter()
+                    .filter(|(_, user)| !user.leaving)
+                    .map(|(&id, user)| {
+                        // A user without a request has the least to lose.
+                        (user.request.as_ref().map_or(f64::INFINITY, |request| request.in_flight().sent), id)
+                    })
+                    .collect();
+                users.sort_by(|a, b| b.0.total_cmp(&a.0));
+                for (_, id) in users.into_iter().take(surplus) {
+                    if let Some(user) = state.users.get_mut(&id) {
+                        user.leaving = true;
+                        aborted.extend(user.abort.take());
+                    }
+                    state.staying -= 1;
+                }
+                let now = self.now();
+                state.steps.push((now, state.staying));
+            }
+            level.saturating_sub(state.staying)
+        };
+        // Not under the lock: a task that ends comes back here.
+        aborted.iter().for_each(AbortHandle::abort);
+        missing
+    }
+
+    /// A new user, if one is still missing.
+    pub(crate) fn join(&self) -> Option<u64> {
+        let mut state = self.lock();
+        if state.closing.is_some() || state.dry || state.staying >= state.level {
+            return None;
+        }
+        let id = state.next_user;
+        state.next_user += 1;
+        state.users.insert(id, User::default());
+        state.staying += 1;
+        let step = (self.now(), state.staying);
+        state.steps.push(step);
+        Some(id)
+    }
+
+    /// Remembers how a user's task can be aborted; aborts it if it was already told to go.
+    pub(crate) fn attach(&self, user: u64, abort: AbortHandle) {
+        let late = {
+            let mut state = self.lock();
+            let closing = state.closing.is_some();
+            match state.users.get_mut(&user) {
+                Some(entry) if !entry.leaving && !closing => {
+                    entry.abort = Some(abort);
+                    None
+                }
+                Some(_) => Some(abort),
+                None => None,
+            }
+        };
+        if let Some(abort) = late {
+            abort.abort();
+        }
+    }
+
+    /// Whether a user that is between two requests may send another; otherwise it no longer counts.
+    pub(crate) fn may_stay(&self, user: u64) -> bool {
+        self.stays(&mut self.lock(), user)
+    }
+
+    fn stays(&self, state: &mut State, user: u64) -> bool {
+        let (staying, level) = (state.staying, state.level);
+        let Some(entry) = state.users.get_mut(&user) else { return false };
+        if entry.leaving {
+            return false;
+        }
+        if staying <= level && state.closing.is_none() {
+            return true;
+        }
+        entry.leaving = true;
+        self.count_out(state);
+        false
+    }
+
+    fn count_out(&self, state: &mut State) {
+        state.staying -= 1;
+        state.steps.push((self.now(), state.staying));
+    }
+
+    /// A user found no more requests in the workload.
+    pub(crate) fn ran_dry(&self) {
+        self.lock().dry = true;
+    }
+
+    /// A user's task has ended, in whatever way.
+    fn left(&self, user: u64) {
+        let mut state = self.lock();
+        if state.users.remove(&user).is_some_and(|entry| !entry.leaving) {
+            self.count_out(&mut state);
+        }
+        let (dry, closing) = (state.dry && state.users.is_empty(), state.closing.is_some());
+        drop(state);
+        if dry {
+            self.news.notify_one();
+        }
+        if closing {
+            self.gone.notify_one();
+        }
+    }
+
+    fn begin(&self, user: u64, request: Arc<Progress>) {
+        let mut state = self.lock();
+        state.issued += 1;
+        if let Some(entry) = state.users.get_mut(&user) {
+            entry.request = Some(request);
+        }
+    }
+
+    /// A first token came.
+    pub(crate) fn first_token(&self, id: u64, sent: f64, at: f64) {
+        let mut state = self.lock();
+        state.events.push(SessionEvent::FirstToken { id, sent, at });
+        state.first_tokens += 1;
+        state.streak = Streak::default();
+        self.tell(&state);
+    }
+
+    fn end(&self, user: u64, record: Box<RequestRecord>) -> bool {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.streak.follow(&record);
+        state.events.push(SessionEvent::Ended(record));
+        state.ended += 1;
+        if let Some(entry) = state.users.get_mut(&user) {
+            entry.request = None;
+        }
+        let stays = self.stays(state, user);
+        self.tell(state);
+        stays
+    }
+
+    fn tell(&self, state: &State) {
+        let enough =
+            state.wanted.is_some_and(|(ended, first)| state.ended >= ended || state.first_tokens >= first);
+        if enough || state.streak.count >= UNREACHABLE_AFTER {
+            self.news.notify_one();
+        }
+    }
+
+    /// Sets what the driver waits for, counted from its last look.
+    pub(crate) fn want(&self, wake: Wake) {
+        self.lock().wanted = Some((wake.ended, wake.first_tokens));
+    }
+
+    /// Whether the driver has waited long enough.
+    pub(crate) fn look_for_news(&self) -> Option<News> {
+        let state = self.lock();
+        if state.wanted.is_some_and(|(ended, first)| state.ended >= ended || state.first_tokens >= first) {
+            return Some(News::Enough);
+        }
+        if state.dry && state.users.is_empty() && state.level > 0 {
+            return Some(News::Dry);
+        }
+        let streak = &state.streak;
+        if streak.count < UNREACHABLE_AFTER || self.now() - streak.since < UNREACHABLE_FOR {
+            return None;
+        }
+        // A stream that flows proves that the target is there.
+        let flows = |user: &User| {
+            user.request
+                .as_ref()
+                .is_some_and(|request| request.in_flight().latest.is_some_and(|at| at > streak.since))
+        };
+        if state.users.values().any(flows) {
+            return None;
+        }
+        let (cause, detail) = streak.last.clone()?;
+        Some(News::Unreachable(cause, detail))
+    }
+
+    /// Brings a snapshot up to date: events are added to those it holds.
+    pub(crate) fn collect(&self, snapshot: &mut Snapshot) {
+        let before = snapshot.events.len();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        snapshot.events.append(&mut state.events);
+        for (at, users) in state.steps.drain(..) {
+            snapshot.levels.push(at, users);
+        }
+        snapshot.issued = state.issued;
+        state.ended = 0;
+        state.first_tokens = 0;
+        state.wanted = None;
+        snapshot.in_flight.clear();
+        let requests = state.users.values().filter_map(|user| user.request.as_ref());
+        snapshot.in_flight.extend(requests.map(|request| request.in_flight()));
+        drop(guard);
+        // Nearly in order: instants are taken before the lock.
+        snapshot.events[before..].sort_by(|a, b| event_time(a).total_cmp(&event_time(b)));
+    }
+
+    /// Sends every user home; says how many are still there.
+    pub(crate) fn close(&self, closing: Closing) {
+        let mut state = self.lock();
+        state.level = 0;
+        state.closing = Some(closing);
+        let aborts: Vec<AbortHandle> =
+            state.users.values_mut().filter_map(|user| user.abort.take()).collect();
+        drop(state);
+        aborts.iter().for_each(AbortHandle::abort);
+    }
+
+    /// Users whose task has not ended.
+    pub(crate) fn present(&self) -> usize {
+        self.lock().users.len()
+    }
+
+    fn given_up(&self) -> Outcome {
+        match self.lock().closing {
+            Some(Closing::Censor) => Outcome::Censored,
+            Some(Closing::Cancel) | None => Outcome::Cancelled,
+        }
+    }
+}
+
+impl Streak {
+    fn follow(&mut self, record: &RequestRecord) {
+        match &record.outcome {
+            Outcome::Failed { cause, detail } if cause.is_infrastructure() => {
+                if self.count == 0 {
+                    self.since = record.ended;
+                }
+                self.count += 1;
+                self.last = Some((*cause, detail.clone()));
+            }
+            // Given up by ourselves: says nothing of the target.
+            Outcome::Cancelled | Outcome::Censored => {}
+            Outcome::Completed { .. } | Outcome::Failed { .. } => *self = Self::default(),
+        }
+    }
+}
+
+fn event_time(event: &SessionEvent) -> f64 {
+    match event {
+        SessionEvent::FirstToken { at, .. } => *at,
+        SessionEvent::Ended(record) => record.ended,
+    }
+}
+
+/// A user's place on the board, given back when its task ends in whatever way.
+pub(crate) struct Seat {
+    pub(crate) board: Arc<Board>,
+    pub(crate) user: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.board.left(self.user);
+    }
+}
+
+/// A request in flight. However it ends (also by a task that is aborted), it leaves one record.
+pub(crate) struct Flight<'a> {
+    seat: &'a Seat,
+    intake: Option<Intake>,
+}
+
+impl<'a> Flight<'a> {
+    pub(crate) fn begin(seat: &'a Seat, intake: Intake) -> Self {
+        seat.board.begin(seat.user, intake.progress());
+        Self { seat, intake: Some(intake) }
+    }
+
+    /// What has come back; none once the flight has ended.
+    pub(crate) fn intake(&mut self) -> Option<&mut Intake> {
+        self.intake.as_mut()
+    }
+
+    /// Ends the flight; says whether its user may send another request.
+    pub(crate) fn finish(mut self, outcome: Outcome) -> bool {
+        self.end(outcome)
+    }
+
+    fn end(&mut self, outcome: Outcome) -> bool {
+        let board = &self.seat.board;
+        match self.intake.take() {
+            Some(intake) => board.end(self.seat.user, Box::new(intake.into_record(board.now(), outcome))),
+            None => false,
+        }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if self.intake.is_some() {
+            let outcome = self.seat.board.given_up();
+            self.end(outcome);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The threads that carry the load, and the life of one user on them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::loadgen::board::{Board, Flight, Seat};
+use crate::loadgen::client::Client;
+use crate::loadgen::health::Probe;
+use crate::loadgen::pacer::Paced;
+use crate::loadgen::record::Outcome;
+use crate::loadgen::supply::Supply;
+
+/// First pause of a user whose request failed; it doubles with each further failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// What users need.
+pub(crate) struct Engine {
+    pub(crate) client: Client,
+    pub(crate) board: Arc<Board>,
+    pub(crate) supply: Arc<Supply>,
+    lanes: Vec<Lane>,
+    next_lane: AtomicUsize,
+}
+
+/// One thread with an event loop of its own; a user stays on its lane.
+pub(crate) struct Lane {
+    handle: Handle,
+    pub(crate) probe: Arc<Probe>,
+}
+
+/// Keeps the threads alive; dropping it ends them.
+pub(crate) struct Threads {
+    stops: Vec<oneshot::Sender<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts `count` threads.
+    pub(crate) fn start(count: usize) -> io::Result<(Self, Vec<Lane>)> {
+        let mut all = Self { stops: Vec::new(), threads: Vec::new() };
+        let mut lanes = Vec::new();
+        for index in 0..count.max(1) {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let handle = runtime.handle().clone();
+            let (stop, stopped) = oneshot::channel::<()>();
+            let run = move || {
+                // The sender's end is as good as its word.
+                let _ = runtime.block_on(stopped);
+            };
+            all.threads.push(thread::Builder::new().name(format!("plimsoll-load-{index}")).spawn(run)?);
+            all.stops.push(stop);
+            lanes.push(Lane { handle, probe: Arc::default() });
+        }
+        Ok((all, lanes))
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stops.clear();
+        for thread in self.threads.drain(..) {
+            // It can only fail by a panic, which was printed by then.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(client: Client, board: Arc<Board>, supply: Arc<Supply>, lanes: Vec<Lane>) -> Self {
+        Self { client, board, supply, lanes, next_lane: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+}
+
+impl Paced for Arc<Engine> {
+    fn join(&self) {
+        let Some(user) = self.board.join() else { return };
+        let lane = &self.lanes[self.next_lane.fetch_add(1, Relaxed) % self.lanes.len()];
+        let seat = Seat { board: self.board.clone(), user };
+        let task = lane.handle.spawn(live(self.clone(), seat));
+        self.board.attach(user, task.abort_handle());
+    }
+
+    fn probe(&self) {
+        for lane in &self.lanes {
+            let (probe, asked) = (lane.probe.clone(), Instant::now());
+            lane.handle.spawn(async move { probe.answer(asked) });
+        }
+    }
+}
+
+/// One user: sends its next request as soon as its last one has ended.
+async fn live(engine: Arc<Engine>, seat: Seat) {
+    let Engine { client, board, supply, .. } = &*engine;
+    let mut link = None;
+    let mut failures = 0;
+    loop {
+        let Some(request) = supply.next().await else {
+            board.ran_dry();
+            return;
+        };
+        let began = Instant::now();
+        let mut flight = Flight::begin(&seat, client.intake(&request));
+        let Some(intake) = flight.intake() else { return };
+        let on_first = |sent, at| board.first_token(request.id, sent, at);
+        let outcome = client.perform(&mut link, &request, intake, on_first).await;
+        let failed = matches!(outcome, Outcome::Failed { .. });
+        if !flight.finish(outcome) {
+            return;
+        }
+        failures = if failed { failures + 1 } else { 0 };
+        if failed {
+            // Counted from the send: a request that took long to fail has waited enough.
+            tokio::time::sleep_until((began + pause(failures)).into()).await;
+            if !board.may_stay(seat.user) {
+                return;
+            }
+        }
+    }
+}
+
+/// How long after the send of a request that failed the next may follow, after so many failures in
+/// a row.
+fn pause(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_doubles_up_to_two_seconds() {
+        let pauses: Vec<u128> = [1, 2, 3, 6, 7, 100, u32::MAX].map(|n| pause(n).as_millis()).to_vec();
+        assert_eq!(pauses, [50, 100, 200, 1600, 2000, 2000, 2000]);
+    }
+}
