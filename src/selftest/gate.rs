@@ -21,28 +21,31 @@ const fn bound(scenario: &'static str, coverage: f64, error: f64, requests: f64,
     Bound { scenario, coverage, error, requests, seconds }
 }
 
-/// The scenarios and their bounds.
-pub const BOUNDS: [Bound; 8] = [
-    bound("decode", 0.9, 0.05, 4000.0, 200.0),
-    bound("seqcliff", 0.9, 0.03, 5000.0, 250.0),
-    bound("kvcliff", 0.85, 0.04, 7000.0, 350.0),
-    bound("prefill", 0.85, 0.08, 9000.0, 1600.0),
-    bound("dip", 0.85, 0.15, 4000.0, 300.0),
-    bound("smallN", 0.9, 0.1, 2500.0, 1500.0),
-    bound("infeasible", 0.95, 0.1, 800.0, 400.0),
-    bound("never", 1.0, 0.01, 2000.0, 150.0),
+/// The scenarios and their bounds: what the search did when they were set, and about a fifth more.
+pub const BOUNDS: [Bound; 11] = [
+    bound("decode", 0.9, 0.055, 4500.0, 215.0),
+    bound("seqcliff", 0.9, 0.025, 3700.0, 185.0),
+    bound("kvcliff", 0.87, 0.04, 4300.0, 210.0),
+    bound("prefill", 0.88, 0.045, 9000.0, 1600.0),
+    bound("twometric", 0.83, 0.06, 8500.0, 410.0),
+    bound("dip", 0.88, 0.075, 5300.0, 335.0),
+    bound("smallN", 0.93, 0.08, 1400.0, 980.0),
+    bound("infeasible", 0.95, 0.1, 900.0, 650.0),
+    bound("never", 1.0, 0.0, 1150.0, 60.0),
+    bound("H3", 0.85, 0.045, 4200.0, 830.0),
+    bound("decode-quiet", 0.9, 0.055, 3800.0, 180.0),
 ];
 
 /// Lowest mean coverage over the scenarios.
-pub const MEAN_COVERAGE: f64 = 0.92;
+pub const MEAN_COVERAGE: f64 = 0.94;
 /// Highest share of safe loads more than 5 % too high on any scenario.
-pub const OVER_SAFE: f64 = 0.1;
+pub const OVER_SAFE: f64 = 0.05;
 
 /// What the quick form runs.
 pub fn quick() -> Options {
     Options {
         scenarios: BOUNDS.iter().map(|bound| bound.scenario.to_owned()).collect(),
-        searches: 40,
+        searches: 60,
         ..Options::default()
     }
 }

@@ -18,6 +18,8 @@ pub mod gate;
 pub mod peers;
 mod report;
 pub mod tally;
+#[cfg(test)]
+mod tests;
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
