@@ -8,6 +8,7 @@ mod measure;
 mod output;
 mod recipes;
 mod search;
+mod selftest;
 mod simulate;
 mod stored;
 
@@ -44,6 +45,8 @@ enum Command {
     Resume(stored::Resume),
     Replay(stored::Replay),
     Recipes(recipes::Recipes),
+    #[command(name = "selftest")]
+    SelfTest(selftest::SelfTest),
 }
 
 const EXIT_CODES: &str = "\
@@ -54,6 +57,7 @@ Exit codes:
   4    the SLO is met at the highest load allowed: the answer is a lower bound
   5    no valid measurement could be made
   6    the server cannot be reached
+  7    the self-test broke a bound
   130  interrupted";
 
 /// Runs the program and gives its exit code.
@@ -76,6 +80,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),
         Command::Recipes(recipes) => recipes.run(),
+        Command::SelfTest(selftest) => selftest.run(),
     }
 }
 

@@ -85,41 +85,34 @@ impl Tally {
     }
 }
 
+/// Heads of the columns of [`Tally::figures`].
+pub const HEADS: &str = "     n   error    bias  cover    >5%  safe>5%  width  trials  requests  seconds";
+
+impl Tally {
+    /// The figures in columns, below [`HEADS`].
+    pub fn figures(&self) -> String {
+        format!(
+            "{:>6}{:>8.3}{:>+8.3}{:>7.3}{:>7.3}{:>9.3}{:>7.3}{:>8.1}{:>10.0}{:>9.0}",
+            self.searches,
+            self.error,
+            self.bias,
+            self.coverage,
+            self.over_estimate,
+            self.over_safe,
+            self.width,
+            self.trials,
+            self.requests,
+            self.seconds
+        )
+    }
+}
+
 /// The tallies as an aligned table.
 pub fn table(tallies: &[Tally]) -> String {
-    let mut text = format!(
-        "{:<18}{:<22}{:>6}{:>7}{:>8}{:>8}{:>7}{:>7}{:>7}{:>7}{:>8}{:>10}{:>9}\n",
-        "scenario",
-        "method",
-        "true",
-        "n",
-        "error",
-        "bias",
-        "cover",
-        ">5%",
-        "safe>5%",
-        "width",
-        "trials",
-        "requests",
-        "seconds"
-    );
-    for t in tallies {
-        text.push_str(&format!(
-            "{:<18}{:<22}{:>6}{:>7}{:>8.3}{:>+8.3}{:>7.3}{:>7.2}{:>7.3}{:>7.3}{:>8.1}{:>10.0}{:>9.0}\n",
-            t.scenario,
-            t.method,
-            t.capacity,
-            t.searches,
-            t.error,
-            t.bias,
-            t.coverage,
-            t.over_estimate,
-            t.over_safe,
-            t.width,
-            t.trials,
-            t.requests,
-            t.seconds
-        ));
+    let mut text = format!("{:<18}{:<24}{:>6}{HEADS}\n", "scenario", "method", "true");
+    for tally in tallies {
+        let Tally { scenario, method, capacity, .. } = tally;
+        text.push_str(&format!("{scenario:<18}{method:<24}{capacity:>6}{}\n", tally.figures()));
     }
     text
 }

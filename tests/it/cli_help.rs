@@ -37,8 +37,13 @@ fn help_of_recipes() {
 }
 
 #[test]
+fn help_of_selftest() {
+    insta::assert_snapshot!(help(&["selftest", "--help"]));
+}
+
+#[test]
 fn each_commands_help_has_an_example() {
-    for command in ["search", "measure", "simulate", "recipes"] {
+    for command in ["search", "measure", "simulate", "recipes", "selftest"] {
         assert!(help(&[command, "--help"]).contains(&format!("  plimsoll {command}")), "{command}");
     }
 }

@@ -1,0 +1,129 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::*;
+use crate::sim::scenarios::find;
+use gate::{BOUNDS, broken};
+use peers::bench::{Bench, Start};
+
+fn options(scenarios: &[&str], searches: usize) -> Options {
+    let scenarios = scenarios.iter().map(|&name| name.to_owned()).collect();
+    Options { scenarios, searches, peer_searches: 2, ..Options::default() }
+}
+
+/// What one search of each method said.
+fn all_said(scenario: &str, seed: u64) -> Vec<Said> {
+    let scenario = find(scenario).unwrap();
+    let range = LoadRange { min: 1, max: scenario.max_load };
+    let slo = Slo::parse(scenario.slo.iter().copied()).unwrap();
+    let mut adaptive = Adaptive::new(slo, Settings::new(range, 0.2, seed));
+    let mut said = vec![search(&scenario, seed, &mut adaptive, |_| {}).unwrap()];
+    said.extend(peers::ALL.iter().map(|peer| peer.search(&scenario, seed).unwrap()));
+    said
+}
+
+#[test]
+fn a_few_searches_are_about_right_and_never_leave_the_range() {
+    let result = run(&options(&["seqcliff", "never", "infeasible"], 8), &mut |_| {}).unwrap();
+    for result in &result.scenarios {
+        let tally = &result.tallies[0];
+        assert!(tally.coverage >= 0.75, "{tally:?}");
+        assert!(tally.error <= 0.1 && tally.over_safe <= 0.25, "{tally:?}");
+        assert!(tally.trials >= 1.0 && tally.requests >= 10.0 && tally.seconds > 0.0, "{tally:?}");
+    }
+}
+
+#[test]
+fn every_method_keeps_to_the_range_and_states_an_interval_around_its_answer() {
+    for scenario in ["seqcliff", "smallN", "never"] {
+        let highest = find(scenario).unwrap().max_load;
+        for (method, said) in all_said(scenario, 5).into_iter().enumerate() {
+            assert!(said.low <= said.estimate && said.estimate <= highest, "{scenario} {method}: {said:?}");
+            let within = |high| said.estimate <= high && high <= highest;
+            assert!(said.high.is_none_or(within), "{scenario} {method}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_says_the_same_bit_for_bit() {
+    for scenario in ["seqcliff", "smallN"] {
+        let (first, second) = (all_said(scenario, 9), all_said(scenario, 9));
+        assert_eq!(first, second);
+        let bits = |said: &[Said]| said.iter().map(|said| said.seconds.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&first), bits(&second));
+        assert_ne!(bits(&first), bits(&all_said(scenario, 10)));
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_which_thread_searched() {
+    let one_by_one: Vec<Said> = (0..6).map(|index| all_said("smallN", 1 + index)[0]).collect();
+    let capacity = find("smallN").unwrap().capacity;
+    let result = run(&options(&["smallN"], 6), &mut |_| {}).unwrap();
+    assert_eq!(result.scenarios[0].tallies[0], Tally::of("smallN", ADAPTIVE, capacity, &one_by_one));
+}
+
+#[test]
+fn peers_stand_beside_the_search_and_costs_are_compared_with_the_fairest() {
+    let mut seen = Vec::new();
+    let options = Options { peers: true, ..options(&["never"], 2) };
+    let result = run(&options, &mut |progress| seen.push(progress.done)).unwrap();
+    let of = 1 + peers::ALL.len();
+    assert_eq!(seen, (1..=of).map(|done| (done, of)).collect::<Vec<_>>());
+    let tallies = &result.scenarios[0].tallies;
+    let fair = tallies.iter().find(|tally| tally.method == peers::FAIR).unwrap();
+    let fewer = result.scenarios[0].fewer.unwrap();
+    assert_eq!(fewer.requests, fair.requests / tallies[0].requests);
+    assert!(fewer.requests > 1.0 && fewer.seconds > 1.0, "{fewer:?}");
+    assert_eq!(result.summary.len(), of);
+    let table = result.to_string();
+    assert!(tallies.iter().all(|tally| table.contains(&tally.method)), "{table}");
+}
+
+#[test]
+fn every_scenario_stands_in_one_group_and_can_be_judged_by_the_peers() {
+    let names: Vec<&str> = Group::ALL.iter().flat_map(|group| group.scenarios()).map(|s| s.name).collect();
+    let all: Vec<&str> = scenarios::all().iter().map(|scenario| scenario.name).collect();
+    assert_eq!(names, all);
+    for scenario in scenarios::all() {
+        assert!(Bench::new(&scenario, 1, Start::Burst, 10).is_ok(), "{}", scenario.name);
+    }
+}
+
+#[test]
+fn a_scenario_that_is_not_there_is_named_with_those_that_are() {
+    let error = run(&options(&["decode", "decoed"], 1), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.starts_with("no scenario is called `decoed`; there are decode, seqcliff"), "{error}");
+}
+
+#[test]
+fn a_broken_bound_is_named_with_its_value() {
+    let tally = |bound: &gate::Bound| Tally {
+        scenario: bound.scenario.to_owned(),
+        method: ADAPTIVE.to_owned(),
+        capacity: 100,
+        searches: 60,
+        error: bound.error,
+        bias: 0.0,
+        coverage: bound.coverage.max(0.97),
+        over_estimate: 0.0,
+        over_safe: 0.0,
+        width: 0.2,
+        trials: 10.0,
+        requests: bound.requests,
+        seconds: bound.seconds,
+    };
+    let result = |bound: &gate::Bound| {
+        ScenarioResult::new(Group::Tuning, &find(bound.scenario).unwrap(), vec![tally(bound)])
+    };
+    let mut good = SelfTest::new(&gate::quick(), BOUNDS.iter().map(result).collect());
+    assert_eq!(broken(&good), Vec::<String>::new());
+    good.scenarios[0].tallies[0].coverage = 0.5;
+    good.scenarios[1].tallies[0].seconds = 1e6;
+    good.scenarios.pop();
+    let lines = broken(&good);
+    assert!(lines[0].contains("decode: the coverage is 0.500"), "{lines:?}");
+    assert!(lines[1].contains("seqcliff: the mean number of seconds is 1000000"), "{lines:?}");
+    assert!(lines[2].ends_with("did not run"), "{lines:?}");
+    assert!(lines[3].contains("the mean coverage"), "{lines:?}");
+}
