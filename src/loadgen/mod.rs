@@ -10,6 +10,7 @@ pub mod delta;
 mod engine;
 mod failure;
 mod flight;
+mod gate;
 pub mod health;
 pub mod intake;
 pub mod limits;
