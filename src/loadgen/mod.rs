@@ -18,6 +18,7 @@ pub mod live;
 pub mod options;
 mod pacer;
 pub mod record;
+mod repeat;
 pub mod session;
 pub mod sse;
 mod supply;
