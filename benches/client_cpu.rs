@@ -355,11 +355,16 @@ mod server {
     }
 
     async fn serve(mut socket: TcpStream, gap: Duration, log: Log) {
-        let token = chunk(
-            "data: {\"id\":\"chatcmpl-8d1f7a0c9b5e4d3f\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
-             \"model\":\"mock\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},\"logprobs\":null,\
-             \"finish_reason\":null}]}\n\n",
-        );
+        let token = |text: &str| {
+            chunk(&format!(
+                "data: {{\"id\":\"chatcmpl-8d1f7a0c9b5e4d3f\",\"object\":\"chat.completion.chunk\",\
+                 \"created\":1700000000,\"model\":\"mock\",\"choices\":[{{\"index\":0,\"delta\":\
+                 {{\"content\":\"{text}\"}},\"logprobs\":null,\"finish_reason\":null}}]}}\n\n"
+            ))
+        };
+        // As in real text, now and then a token needs an escape.
+        let words = [" the", " load", " line", ",", " of", " a", " ship", "."].map(token);
+        let line_end = token("\\n");
         let mut buffer = vec![0; 16384];
         loop {
             let mut filled = 0;
@@ -388,7 +393,8 @@ mod server {
                 if n == 0 {
                     log.lock().unwrap().push((id, monotonic()));
                 }
-                if socket.write_all(&token).await.is_err() {
+                let token = if n % 16 == 15 { &line_end } else { &words[n as usize % words.len()] };
+                if socket.write_all(token).await.is_err() {
                     return;
                 }
             }

@@ -3,6 +3,7 @@
 use crate::loadgen::delta::{self, Delta, Usage};
 use crate::loadgen::failure::page;
 use crate::loadgen::record::{Failure, Outcome};
+use crate::loadgen::repeat::Template;
 use crate::loadgen::sse;
 
 /// The sum of one answer so far.
@@ -24,6 +25,7 @@ pub(crate) struct Tally {
     /// Usage or a finish reason came: the answer may end here.
     ending: bool,
     fault: Option<(Failure, String)>,
+    template: Template,
 }
 
 impl Tally {
@@ -69,6 +71,10 @@ impl Tally {
             self.fail(Failure::InStream, delta::error_message(data));
             return;
         }
+        if self.template.matches(data) {
+            self.on_tokens(event.at, None);
+            return;
+        }
         match delta::parse(data) {
             Ok(delta) => self.on_delta(&delta, data, event.at),
             Err(_) => {
@@ -92,6 +98,14 @@ impl Tally {
         if !delta.output {
             return;
         }
+        if delta.finish.is_none() && delta.usage.is_none() && delta.prompt_seconds.is_none() {
+            self.template.learn(data);
+        }
+        self.on_tokens(at, delta.usage.and_then(|usage| usage.completion_tokens));
+    }
+
+    /// A chunk with output came; `total` is the server's count of output tokens up to and with it.
+    fn on_tokens(&mut self, at: f64, total: Option<u32>) {
         // Microseconds of the run's clock, so that the gaps add up to the whole without drift.
         let at_us = (at * 1e6).round() as i64;
         if self.first.is_none() {
@@ -101,7 +115,7 @@ impl Tally {
         }
         self.last = at;
         self.last_us = at_us;
-        if let Some(total) = delta.usage.and_then(|usage| usage.completion_tokens) {
+        if let Some(total) = total {
             self.counted.push(total.saturating_sub(self.accounted));
             self.accounted = total;
         }

@@ -22,6 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::loadgen::gate::Gate;
+
 /// When bytes moved on a socket, seconds since the origin.
 #[derive(Debug)]
 pub(crate) struct Stamp {
@@ -151,6 +153,7 @@ pub struct Link {
     /// What the connection failed with.
     failed: Option<hyper::Error>,
     stamp: Arc<Stamp>,
+    gate: Gate,
     /// Whether a request was already sent on it.
     used: bool,
 }
@@ -161,7 +164,14 @@ impl Link {
         let stamp = Arc::new(Stamp::new(origin));
         let stamped = Stamped { socket, stamp: stamp.clone() };
         let (sender, connection) = http1::Builder::new().handshake(TokioIo::new(stamped)).await?;
-        Ok(Self { sender, connection: Some(Box::pin(connection)), failed: None, stamp, used: false })
+        Ok(Self {
+            sender,
+            connection: Some(Box::pin(connection)),
+            failed: None,
+            stamp,
+            gate: Gate::new(),
+            used: false,
+        })
     }
 
     /// Whether a request was sent on it before the present one.
@@ -181,12 +191,14 @@ impl Link {
 
     /// Waits until the connection can take a request; false where it is closed.
     pub(crate) async fn ready(&mut self) -> bool {
-        poll_fn(|cx| {
-            self.drive(cx);
-            self.sender.poll_ready(cx)
-        })
-        .await
-        .is_ok()
+        let Self { sender, connection, failed, gate, .. } = self;
+        let ready = poll_fn(|cx| {
+            gate.poll(cx, |cx| {
+                drive(connection, failed, cx);
+                sender.poll_ready(cx)
+            })
+        });
+        ready.await.is_ok()
     }
 
     /// Sends a request and waits for the head of the answer; tells when the first byte went out.
@@ -196,16 +208,18 @@ impl Link {
         on_sent: impl Fn(f64),
     ) -> Result<Response<Incoming>, hyper::Error> {
         self.stamp.arm();
-        let mut response = pin!(self.sender.send_request(request));
-        let (connection, failed, stamp) = (&mut self.connection, &mut self.failed, &self.stamp);
+        let Self { sender, connection, failed, stamp, gate, .. } = self;
+        let mut response = pin!(sender.send_request(request));
         let mut told = false;
         let answer = poll_fn(|cx| {
-            drive(connection, failed, cx);
-            if !told && let Some(at) = stamp.wrote() {
-                told = true;
-                on_sent(at);
-            }
-            response.as_mut().poll(cx)
+            gate.poll(cx, |cx| {
+                drive(connection, failed, cx);
+                if !told && let Some(at) = stamp.wrote() {
+                    told = true;
+                    on_sent(at);
+                }
+                response.as_mut().poll(cx)
+            })
         })
         .await;
         answer.map_err(|error| self.reason(error))
@@ -219,12 +233,14 @@ impl Link {
     /// The next piece of an answer's body.
     pub(crate) async fn data(&mut self, body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
         loop {
+            let Self { connection, failed, gate, .. } = &mut *self;
             let frame = poll_fn(|cx| {
-                self.drive(cx);
-                Pin::new(&mut *body).poll_frame(cx)
-            })
-            .await;
-            match frame {
+                gate.poll(cx, |cx| {
+                    drive(connection, failed, cx);
+                    Pin::new(&mut *body).poll_frame(cx)
+                })
+            });
+            match frame.await {
                 None => return None,
                 Some(Err(error)) => return Some(Err(self.reason(error))),
                 // A frame that is not data is trailers: nothing in them is measured.
@@ -235,10 +251,6 @@ impl Link {
                 }
             }
         }
-    }
-
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.connection, &mut self.failed, cx);
     }
 
     /// The connection's own error says more than "channel closed".
