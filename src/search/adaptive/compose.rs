@@ -3,7 +3,7 @@
 use super::*;
 
 /// Slope of the probit line, and elasticity of the quantile, from which a boundary is a cliff.
-const CLIFF: (f64, f64) = (25.0, 4.0);
+const CLIFF: (f64, f64) = (25.0, 5.0);
 /// Trials this near the answer (log scale) tell the goodput there.
 const AT_ANSWER: f64 = 0.12;
 

@@ -33,6 +33,10 @@ use settings::{NAVIGATION, NAVIGATION_SETTLE, SETTLE, Settings};
 /// Times a void trial is run again before the search gives up.
 const RETRIES: u32 = 3;
 
+/// Measuring trials that are enough where they lie on two neighbouring levels, one of which plainly
+/// meets the SLO while the other plainly misses it.
+const LEAST_BETWEEN_NEIGHBOURS: usize = 4;
+
 /// The adaptive search.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
@@ -113,14 +117,6 @@ impl Adaptive {
         }
     }
 
-    /// tmp
-    pub fn peek(&self) -> Option<(f64, f64, f64, usize)> {
-        self.crossing.as_ref().map(|c| {
-            let i = c.interval(0.95);
-            (i.0.exp(), c.quantile(0.5).exp(), i.1.exp(), c.binding)
-        })
-    }
-
     fn spec(&self) -> Option<TrialSpec> {
         let (level, kind, settle, rule) = match self.stage {
             Stage::Warm => {
@@ -181,10 +177,14 @@ impl Adaptive {
         if trials >= self.look_at.min(2) {
             self.crossing = self.evidence.crossing(self.settings.range);
         }
-        if trials >= self.look_at {
+        let between_neighbours = trials >= LEAST_BETWEEN_NEIGHBOURS
+            && self.crossing.as_ref().is_some_and(|crossing| crossing.is_between_neighbours(&self.settings));
+        if trials >= self.look_at || between_neighbours {
             self.look_at = trials + (trials / 10).max(1);
             if let Some(crossing) = &self.crossing
-                && (crossing.is_narrow(&self.settings) || trials >= self.settings.most_trials)
+                && (between_neighbours
+                    || crossing.is_narrow(&self.settings)
+                    || trials >= self.settings.most_trials)
             {
                 self.conclude();
                 return;

@@ -204,6 +204,19 @@ impl ObjectiveEvidence {
         near.iter().sum::<f64>() / near.len() as f64 > OWN_SPREAD
     }
 
+    /// Slope of the trials' log quantiles in the log load, by least squares over the trials near the
+    /// limit.
+    fn elasticity(&self) -> Option<f64> {
+        let near: Vec<(f64, f64)> =
+            self.lines.iter().filter(|l| l.margin.abs() < 2.0).map(|l| (l.log_load, l.margin)).collect();
+        let n = near.len() as f64;
+        let (mean_x, mean_y) =
+            (near.iter().map(|p| p.0).sum::<f64>() / n, near.iter().map(|p| p.1).sum::<f64>() / n);
+        let spread: f64 = near.iter().map(|p| (p.0 - mean_x).powi(2)).sum();
+        let shared: f64 = near.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum();
+        (near.len() >= 3 && spread > 1e-4).then(|| shared / spread)
+    }
+
     fn fit(&self, grid: &[f64], temper: f64, inflation: f64) -> Fit {
         let allowed = self.allowed.unwrap_or(0.5);
         let line = if self.is_counted() { None } else { line::posterior(&self.lines, allowed, inflation) };
@@ -220,7 +233,7 @@ impl ObjectiveEvidence {
             }
             None => {
                 let fit = counts::posterior(&self.counts, allowed, temper, grid);
-                (fit.log_density, fit.slope, None, None, true)
+                (fit.log_density, fit.slope, self.elasticity(), None, true)
             }
         };
         for &(at, missed) in &self.signs {
@@ -316,6 +329,14 @@ impl Crossing {
         width <= settings.precision
             || low == high
             || (high - low <= 1 && 1.0 / f64::from(low.max(1)) > settings.precision / 1.5)
+    }
+
+    /// Whether the boundary lies between two neighbouring levels that are far apart in relative terms:
+    /// nothing finer can be asked for.
+    pub fn is_between_neighbours(&self, settings: &Settings) -> bool {
+        let (low, high) = self.interval(settings.confidence);
+        let (low, high) = (floor_users(low), floor_users(high));
+        high - low.min(high) <= 1 && 1.0 / f64::from(low.max(1)) > settings.precision / 2.0
     }
 
     /// The answer in whole users within the range.
