@@ -44,7 +44,8 @@ struct SearchFlags {
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     levels: Option<Vec<Count>>,
 
-    /// Completions that a measuring trial counts [default: 250]
+    /// Completions that a trial of bisect or grid counts [default: 250]; the adaptive search sizes its
+    /// own.
     #[arg(long, value_name = "K")]
     requests: Option<Count>,
 

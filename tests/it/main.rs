@@ -14,5 +14,6 @@ mod simulator_agreement;
 mod simulator_client;
 mod simulator_faults;
 mod simulator_http;
+mod stored_runs;
 mod support;
 mod tls;

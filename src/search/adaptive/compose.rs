@@ -71,7 +71,10 @@ impl Adaptive {
             smallest_missed: self.extreme(&Verdict::Missed).map(Load::Concurrency),
             boundary: self.crossing.as_ref().map(boundary),
             binding_objective: binding.map(|(index, _)| self.slo.objectives[index].to_string()),
-            binding_probability: binding.map(|(_, probability)| probability),
+            // Where there is but one objective, there is nothing to be sure of.
+            binding_probability: binding
+                .filter(|_| self.slo.objectives.len() > 1)
+                .map(|(_, probability)| probability),
             goodput: load.and_then(|load| self.goodput_at(load)),
             notes: self.notes(),
         }

@@ -33,6 +33,12 @@ use settings::{NAVIGATION, NAVIGATION_SETTLE, SETTLE, Settings};
 /// Times a void trial is run again before the search gives up.
 const RETRIES: u32 = 3;
 
+/// Margin (log scale) from which a measuring trial plainly meets or misses.
+const PLAIN: f64 = 0.2;
+/// Below this level a counted trial is smaller: a user more is a large step, so misses come in
+/// masses or not at all.
+const FEW_USERS: u32 = 16;
+
 /// Measuring trials that are enough where they lie on two neighbouring levels, one of which plainly
 /// meets the SLO while the other plainly misses it.
 const LEAST_BETWEEN_NEIGHBOURS: usize = 4;
@@ -67,6 +73,8 @@ struct Point {
     users: u32,
     kind: TrialKind,
     verdict: Verdict,
+    /// The largest margin of its objectives.
+    worst: f64,
     good_rate: f64,
 }
 
@@ -138,10 +146,11 @@ impl Adaptive {
     fn fixed(&self, level: u32, kind: TrialKind) -> (u32, TrialKind, Settle, StopRule) {
         let jump = (f64::from(level) / f64::from(self.level)).ln().abs();
         let per_user = if jump < 0.3 { SETTLE.0 } else { SETTLE.1 };
-        let least = if self.binding_is_counted() {
-            self.settings.counted_requests
-        } else {
-            self.settings.line_requests
+        let least = match self.binding_is_counted() {
+            true if level < FEW_USERS => self.settings.counted_requests / 2,
+            true => self.settings.counted_requests,
+            false if level < FEW_USERS => self.settings.line_requests.min(self.settings.counted_requests / 2),
+            false => self.settings.line_requests,
         };
         let rule = StopRule::Fixed { requests: least.max(level), min_seconds: 0.0, max_seconds: 600.0 };
         (level, kind, Settle { completions_per_user: per_user, truncate: false }, rule)
@@ -195,6 +204,9 @@ impl Adaptive {
 
     /// Where the next measuring trial goes: alternately a little below and above the median.
     fn next_level(&mut self, outcome: &TrialOutcome) -> u32 {
+        if let Some(level) = self.untried_between() {
+            return level;
+        }
         let here = f64::from(users(outcome.spec.load)).ln();
         let (centre, distance) = match &self.crossing {
             Some(crossing) => {
@@ -213,6 +225,19 @@ impl Adaptive {
         }
         let level = (centre + self.side * offset).exp().round() as u32;
         level.clamp(self.settings.range.min, self.settings.range.max)
+    }
+
+    /// A level that was not measured yet between the highest that plainly meets the SLO and the lowest
+    /// that plainly misses it, where these are near each other: at a cliff, and among few users, the
+    /// whole numbers between them are the question.
+    fn untried_between(&self) -> Option<u32> {
+        let measured = || self.outcomes.iter().filter(|point| point.kind == TrialKind::Measure);
+        let missed = measured().filter(|point| point.worst > PLAIN).map(|point| point.users).min()?;
+        let below = |point: &&Point| point.worst < -PLAIN && point.users < missed;
+        let met = measured().filter(below).map(|point| point.users).max()?;
+        let middle = met + (missed - met) / 2;
+        let near = f64::from(missed - met) <= (0.2 * f64::from(met)).max(4.0);
+        (near && middle > met && !measured().any(|point| point.users == middle)).then_some(middle)
     }
 
     fn conclude(&mut self) {
@@ -248,6 +273,7 @@ impl Strategy for Adaptive {
             users: level,
             kind: outcome.spec.kind,
             verdict: outcome.verdict.clone(),
+            worst: outcome.readings.iter().map(|r| r.margin).fold(f64::NEG_INFINITY, f64::max),
             good_rate: outcome.good_rate,
         });
         if let Verdict::Void(reason) = &outcome.verdict {
