@@ -37,8 +37,8 @@ fn plan() -> Plan {
 
 fn search(plan: &Plan, folder: &mut RunFolder, past: &[TrialOutcome], seed: u64) -> controller::Found {
     let mut target = Virtual { seed };
-    let found = controller::search(plan, &mut target, folder, past, Cost::default(), &mut Silent);
-    ready(found).unwrap()
+    let mut silent = Silent;
+    ready(controller::search(plan, &mut target, folder, past, Cost::default(), &mut silent)).unwrap()
 }
 
 /// The folder of a finished search.

@@ -85,10 +85,11 @@ fn evidence(blocks: &[Block], centre: f64, slow: f64, tc: f64, white: f64) -> f6
     for k in 0..TERMS {
         let pivot = gram[k][k] + 1e-6;
         log_gram += pivot.ln();
-        for a in k + 1..=TERMS {
-            let factor = gram[a][k] / pivot;
-            for b in k + 1..=TERMS {
-                gram[a][b] -= factor * gram[k][b];
+        let row = gram[k];
+        for below in &mut gram[k + 1..] {
+            let factor = below[k] / pivot;
+            for (value, above) in below.iter_mut().zip(row) {
+                *value -= factor * above;
             }
         }
     }
