@@ -38,6 +38,8 @@ const PLAIN: f64 = 0.2;
 /// Below this level a counted trial is smaller: a user more is a large step, so misses come in
 /// masses or not at all.
 const FEW_USERS: u32 = 16;
+/// Requests of such a trial.
+const FEW_REQUESTS: u32 = 60;
 
 /// Measuring trials that are enough where they lie on two neighbouring levels, one of which plainly
 /// meets the SLO while the other plainly misses it.
@@ -147,9 +149,8 @@ impl Adaptive {
         let jump = (f64::from(level) / f64::from(self.level)).ln().abs();
         let per_user = if jump < 0.3 { SETTLE.0 } else { SETTLE.1 };
         let least = match self.binding_is_counted() {
-            true if level < FEW_USERS => self.settings.counted_requests / 2,
+            true if level < FEW_USERS => FEW_REQUESTS,
             true => self.settings.counted_requests,
-            false if level < FEW_USERS => self.settings.line_requests.min(self.settings.counted_requests / 2),
             false => self.settings.line_requests,
         };
         let rule = StopRule::Fixed { requests: least.max(level), min_seconds: 0.0, max_seconds: 600.0 };

@@ -47,13 +47,13 @@ impl Settings {
             confidence: 0.95,
             budget: Budget::default(),
             seed,
-            counted_requests: 120,
+            counted_requests: 200,
             line_requests: 96,
             least_trials: 5,
             most_trials: 120,
             temper: 1.6,
             inflation: 1.15,
-            mass: (0.99, 0.98),
+            mass: (0.995, 0.99),
             confirm: true,
         }
     }
