@@ -106,13 +106,3 @@ impl Tally {
         )
     }
 }
-
-/// The tallies as an aligned table.
-pub fn table(tallies: &[Tally]) -> String {
-    let mut text = format!("{:<18}{:<24}{:>6}{HEADS}\n", "scenario", "method", "true");
-    for tally in tallies {
-        let Tally { scenario, method, capacity, .. } = tally;
-        text.push_str(&format!("{scenario:<18}{method:<24}{capacity:>6}{}\n", tally.figures()));
-    }
-    text
-}
