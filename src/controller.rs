@@ -124,10 +124,10 @@ impl Run<'_> {
             let next_request = self.spent.requests;
             let session = target.open(clock.max(self.spent.seconds), next_request).await?;
             let first = self.outcomes.last().map_or(1, |outcome| outcome.id + 1);
-            let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true);
+            let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true)
+                .after(next_request);
             let ended = self.trials(strategy, &mut trials).await?;
-            self.spent =
-                Cost { seconds: trials.now(), requests: next_request.max(trials.issued()), ..self.spent };
+            self.spent = Cost { seconds: trials.now(), requests: trials.issued(), ..self.spent };
             late.extend(trials.close().await);
             match ended {
                 None => return Ok((None, late)),

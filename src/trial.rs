@@ -32,6 +32,8 @@ pub struct Trials<S> {
     /// Whether outcomes carry a full [`Summary`] (thousands of simulated searches do without).
     summarise: bool,
     budget: Budget,
+    /// Requests that earlier loads of the same run issued.
+    issued_before: u64,
     /// Records of a trial that could not be finished.
     unfinished: Vec<RequestRecord>,
 }
@@ -71,6 +73,7 @@ impl<S: Session> Trials<S> {
             life: None,
             summarise,
             budget,
+            issued_before: 0,
             unfinished: Vec::new(),
         }
     }
@@ -80,9 +83,16 @@ impl<S: Session> Trials<S> {
         self.session.now()
     }
 
-    /// Requests issued so far.
+    /// The same, in a run of which earlier loads have issued `requests`.
+    #[must_use]
+    pub fn after(mut self, requests: u64) -> Self {
+        self.issued_before = requests;
+        self
+    }
+
+    /// Requests that the run has issued so far.
     pub fn issued(&self) -> u64 {
-        self.session.issued()
+        self.issued_before + self.session.issued()
     }
 
     /// The session, for what only its kind can tell (lag of the client, say).
@@ -365,7 +375,7 @@ impl<S: Session> Trials<S> {
             settled: from,
             ended,
             counts: Counts::of(&trial.records),
-            issued_total: self.session.issued(),
+            issued_total: self.issued(),
             completion_rate: flow.rate,
             mean_ttft: flow.mean_ttft,
             mean_e2e: flow.mean_e2e,
@@ -396,7 +406,7 @@ impl<S: Session> Trials<S> {
         let result = self.session.advance(wake).await;
         file(&mut trial.records, self.session.take_events());
         result?;
-        let spent = self.budget.requests.is_some_and(|most| self.session.issued() >= most);
+        let spent = self.budget.requests.is_some_and(|most| self.issued() >= most);
         if spent || self.session.now() >= deadline { Err(SessionError::OutOfBudget) } else { Ok(()) }
     }
 

@@ -41,6 +41,12 @@ fn search(plan: &Plan, folder: &mut RunFolder, past: &[TrialOutcome], seed: u64)
     ready(controller::search(plan, &mut target, folder, past, Cost::default(), &mut silent)).unwrap()
 }
 
+/// Goes on with a run, as `plimsoll resume` does.
+fn resumed(past: &Contents, folder: &mut RunFolder, outcomes: &[TrialOutcome]) -> controller::Found {
+    let (mut target, mut silent) = (Virtual { seed: 2 }, Silent);
+    ready(controller::search(&past.plan, &mut target, folder, outcomes, past.cost, &mut silent)).unwrap()
+}
+
 /// The folder of a finished search.
 fn finished(out: &Path, plan: &Plan) -> std::path::PathBuf {
     let mut folder = RunFolder::create(Some(out), "test", plan).unwrap();
@@ -73,7 +79,9 @@ fn a_run_that_was_cut_anywhere_is_taken_up_and_ends_with_an_answer() {
         fs::write(path.join("journal.jsonl"), &journal[..cut]).unwrap();
         let (mut folder, past) = RunFolder::open(&path).unwrap();
         let outcomes: Vec<TrialOutcome> = past.outcomes().cloned().collect();
-        let found = search(&past.plan, &mut folder, &outcomes, 2);
+        let found = resumed(&past, &mut folder, &outcomes);
+        let counted: Vec<u64> = found.outcomes.iter().map(|outcome| outcome.issued_total).collect();
+        assert!(counted.is_sorted(), "requests of the earlier part are forgotten: {counted:?}");
         assert_eq!(found.outcomes[..outcomes.len()], outcomes[..], "cut at {cut}");
         assert_eq!(found.answer.outcome, SearchOutcome::Found, "cut at {cut}");
         folder.close().unwrap();
