@@ -13,12 +13,12 @@ use crate::stats::special::{ln_beta, ln_gamma, normal_cdf, normal_quantile};
 /// Overdispersion values and their prior weights: a share of misses as quiet as independent
 /// requests up to trials that are nearly all or nothing.
 const RHO: [(f64, f64); 7] =
-    [(0.003, 0.10), (0.01, 0.15), (0.03, 0.20), (0.07, 0.20), (0.14, 0.17), (0.25, 0.12), (0.40, 0.06)];
+    [(0.003, 0.12), (0.01, 0.14), (0.03, 0.16), (0.07, 0.16), (0.14, 0.16), (0.25, 0.15), (0.40, 0.11)];
 /// Slopes of the probit line per unit of log load: from a gentle curve to a cliff.
-const SLOPES: usize = 16;
-const SLOPE_RANGE: (f64, f64) = (1.5, 80.0);
+const SLOPES: usize = 18;
+const SLOPE_RANGE: (f64, f64) = (1.5, 200.0);
 /// Prior of the log slope.
-const SLOPE_PRIOR: (f64, f64) = (2.197, 0.8);
+const SLOPE_PRIOR: (f64, f64) = (2.6, 1.1);
 /// Share of trials that follow no model at all (an outlier): uniform counts.
 const OUTLIERS: f64 = 0.01;
 /// The grid of probit arguments on which each trial's likelihood is tabulated.

@@ -142,14 +142,15 @@ pub fn posterior(trials: &[LineTrial], allowed: f64, inflation: f64) -> Option<L
     };
     let slope = mean(&|cell| cell.slope.ln()).exp();
     let shared = mean(&|cell| cell.shared);
-    let shift = sectioning(&near, &y, centre, slope, allowed, shared);
+    let sections = Sections { trials: &near, y: &y, centre, slope, allowed, shared };
+    let (shift, shift_variance) = sections.shift();
     let mixture = cells
         .iter()
         .map(|cell| (cell, (cell.log_weight - top).exp() / total))
         .filter(|&(_, weight)| weight > 2e-4)
         .map(|(cell, weight)| {
             let crossing = centre - (cell.level + shift) / cell.slope;
-            let variance = cell.variance + (0.4 * shift).powi(2) / count + 1e-8;
+            let variance = cell.variance + shift_variance + 1e-8;
             (crossing, inflation * variance.sqrt() / cell.slope, weight)
         })
         .collect();
@@ -212,29 +213,68 @@ fn averaged_correlation(a: (f64, f64), b: (f64, f64), tc: f64) -> f64 {
     (h(a1 - b.0) - h(a1 - b1) - h(a.0 - b.0) + h(a.0 - b1)) / (length_a * length_b)
 }
 
-/// How far the long-run quantile lies above the mean of the trials' quantiles.
-fn sectioning(trials: &[&LineTrial], y: &[f64], centre: f64, slope: f64, allowed: f64, shared: f64) -> f64 {
-    let mut residuals: Vec<(f64, f64)> = trials
-        .iter()
-        .flat_map(|trial| {
-            let weight = trial.samples / trial.profile.len().max(1) as f64;
-            let trend = slope * (trial.log_load - centre);
-            trial.profile.iter().map(move |&value| (f64::from(value) - trend, weight))
-        })
-        .collect();
-    if residuals.is_empty() {
-        return 0.0;
+/// What the pooled samples say beyond the mean of the trials' quantiles.
+struct Sections<'a> {
+    trials: &'a [&'a LineTrial],
+    y: &'a [f64],
+    centre: f64,
+    slope: f64,
+    allowed: f64,
+    /// Variance of the slow noise that the mean over all trials shares.
+    shared: f64,
+}
+
+impl Sections<'_> {
+    /// Groups of the jackknife.
+    const GROUPS: usize = 8;
+    /// Share of the shift that is doubtful at least, for one trial.
+    const DOUBT: f64 = 0.4;
+
+    /// How far the long-run quantile lies above the mean of the trials' quantiles, and the variance
+    /// of that: a few stalls make the pooled tail of some trials, which other trials would not have.
+    fn shift(&self) -> (f64, f64) {
+        let shift = self.without(usize::MAX);
+        let count = self.trials.len() as f64;
+        let least = (Self::DOUBT * shift).powi(2) / count;
+        if self.trials.len() < 4 {
+            return (shift, least);
+        }
+        let groups = self.trials.len().min(Self::GROUPS);
+        let left: Vec<f64> = (0..groups).map(|group| self.without(group)).collect();
+        let mean = left.iter().sum::<f64>() / groups as f64;
+        let spread: f64 = left.iter().map(|value| (value - mean).powi(2)).sum();
+        // Delete-a-group jackknife (Shao and Tu, The Jackknife and Bootstrap, 1995, 2.3).
+        (shift, least.max(spread * (groups as f64 - 1.0) / groups as f64))
     }
-    residuals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let upper = weighted_quantile(&residuals, 1.0 - allowed);
-    let median = weighted_quantile(&residuals, 0.5);
-    let z = normal_quantile((1.0 - allowed).clamp(0.501, 0.9999));
-    let mean_y =
-        y.iter().zip(trials).map(|(y, t)| y - slope * (t.log_load - centre)).sum::<f64>() / y.len() as f64;
-    let spread = ((upper - median) / z).max(1e-3);
-    // The mean of all trials has itself wandered with the slow noise: over a long run the
-    // distribution is wider by that variance.
-    (upper - mean_y) + z * ((spread * spread + shared).sqrt() - spread)
+
+    /// The shift as the trials outside a group tell it.
+    fn without(&self, group: usize) -> f64 {
+        let groups = self.trials.len().min(Self::GROUPS);
+        let kept = || {
+            let all = self.trials.iter().zip(self.y).enumerate();
+            all.filter(move |(index, _)| group == usize::MAX || index % groups != group).map(|(_, pair)| pair)
+        };
+        let trend = |trial: &LineTrial| self.slope * (trial.log_load - self.centre);
+        let mut residuals: Vec<(f64, f64)> = kept()
+            .flat_map(|(trial, _)| {
+                let weight = trial.samples / trial.profile.len().max(1) as f64;
+                let trend = trend(trial);
+                trial.profile.iter().map(move |&value| (f64::from(value) - trend, weight))
+            })
+            .collect();
+        if residuals.is_empty() {
+            return 0.0;
+        }
+        residuals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let upper = weighted_quantile(&residuals, 1.0 - self.allowed);
+        let median = weighted_quantile(&residuals, 0.5);
+        let z = normal_quantile((1.0 - self.allowed).clamp(0.501, 0.9999));
+        let (sum, count) = kept().fold((0.0, 0.0), |(sum, n), (trial, y)| (sum + y - trend(trial), n + 1.0));
+        let spread = ((upper - median) / z).max(1e-3);
+        // The mean of all trials has itself wandered with the slow noise: over a long run the
+        // distribution is wider by that variance.
+        (upper - sum / count) + z * ((spread * spread + self.shared).sqrt() - spread)
+    }
 }
 
 fn weighted_quantile(sorted: &[(f64, f64)], p: f64) -> f64 {

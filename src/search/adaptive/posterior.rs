@@ -12,8 +12,13 @@ use super::settings::Settings;
 
 /// Log probability of a clear navigation verdict being wrong.
 const SIGN_ERROR: f64 = -6.9;
+/// The same where the objective is judged by counting: near a cliff most short looks find no queue at
+/// all though the long-run share of misses is beyond the limit, and a few find one below it.
+const COUNTED_SIGN_ERROR: f64 = -1.6;
 /// Margin (log scale) from which a navigation verdict is called clear, and its share of sds.
 const CLEAR: (f64, f64) = (0.3, 3.0);
+/// Probability of binding below which another objective has a say.
+const CONTENDED: f64 = 0.95;
 /// Spread of the samples within trials, log scale, above which an objective is judged by counting:
 /// its samples vary on their own. Below, the whole trial moves together.
 const OWN_SPREAD: f64 = 0.2;
@@ -236,10 +241,11 @@ impl ObjectiveEvidence {
                 (fit.log_density, fit.slope, self.elasticity(), None, true)
             }
         };
+        let sign_error = if counted { COUNTED_SIGN_ERROR } else { SIGN_ERROR };
         for &(at, missed) in &self.signs {
             for (value, &c) in log_density.iter_mut().zip(grid) {
                 if (missed && c > at) || (!missed && c < at) {
-                    *value += SIGN_ERROR;
+                    *value += sign_error;
                 }
             }
         }
@@ -341,7 +347,12 @@ impl Crossing {
 
     /// The answer in whole users within the range.
     pub fn report(&self, settings: &Settings) -> Report {
-        let mass = if self.counted { settings.mass.0 } else { settings.mass.1 };
+        // Where two objectives contend, the interval is that of both.
+        let mass = match self.counted {
+            true if self.binding_probability > CONTENDED => settings.mass.0,
+            true => settings.mass.0.max(settings.mass.1),
+            false => settings.mass.1,
+        };
         let (low, high) = self.interval(mass);
         let estimate = floor_users(self.quantile(0.5));
         let range = settings.range;

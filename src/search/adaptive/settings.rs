@@ -53,7 +53,7 @@ impl Settings {
             most_trials: 120,
             temper: 1.6,
             inflation: 1.15,
-            mass: (0.995, 0.99),
+            mass: (0.97, 0.99),
             confirm: true,
         }
     }
