@@ -3,7 +3,7 @@
 use super::{Asked, FleetDocument, RankedBy, RunFleet};
 use crate::capacity::{Burst, Demand, Level, Relaxed, SeriesPlan};
 use crate::report::terminal::Style;
-use crate::report::terminal::style::{Ink, labelled};
+use crate::report::terminal::style::{Ink, labelled, wrap};
 use crate::report::words;
 use crate::units::{Seconds, significant};
 
@@ -46,14 +46,17 @@ fn headline(out: &mut String, document: &FleetDocument, best: &RunFleet, style: 
     let interval = if range.low == range.high {
         String::new()
     } else {
-        format!(" ({confidence} CI {}-{}; its upper end is planned)", range.low, range.high)
+        format!(" ({confidence} CI {}-{})", range.low, range.high)
     };
     let head = format!(
         "{} for {}{peak} under the SLO{interval}",
         servers(best.fleet.servers),
         per_second(best.fleet.rate)
     );
-    labelled(out, style, "", Ink::Strong, &style.paint(Ink::Strong, &head), 0);
+    for line in wrap(&head, style.width) {
+        out.push_str(&style.paint(Ink::Strong, &line));
+        out.push('\n');
+    }
     out.push('\n');
 }
 
@@ -270,7 +273,7 @@ fn chart(out: &mut String, series: &SeriesPlan, style: Style) {
         }
         out.push_str(&format!("  {name:>label$} ┤{}\n", style.paint(Ink::Curve, line.trim_end())));
     }
-    let mut axis: String = "".to_owned();
+    let mut axis = String::new();
     let mut free = 0;
     for (index, hour) in series.hours.iter().enumerate().step_by(group) {
         let at = index / group * column;
