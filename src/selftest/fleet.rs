@@ -143,7 +143,7 @@ mod tests {
         let server = measure(&SMALL, 1).unwrap().unwrap();
         let rate = 6.0 * server.goodput.estimate;
         for burst in [Burst::Poisson, Burst::Gamma { shape: 0.5 }] {
-            let check = check(&SMALL, &server, rate, burst, 200, 3000).unwrap();
+            let check = check(&SMALL, &server, rate, burst, 200, 2000).unwrap();
             assert!(20 * check.planned.met >= 19 * check.planned.runs, "{check:?}");
             assert!(2 * check.short.met < check.short.runs, "{check:?}");
         }

@@ -4,10 +4,12 @@ use plotters::backend::SVGBackend;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::draw::{AXIS, Area, BAND, Drawn, GOOD, GRID, INK, Pen, SOFT, THROUGHPUT, line, register_fonts};
+use super::draw::{AXIS, Area, Drawn, GOOD, GRID, INK, LIMIT, Pen, SOFT, line, register_fonts};
 use super::{PlotError, SCALE, WIDTH, axis};
 
 const HEIGHT: u32 = 440;
+/// Opacity of what lies between the ends of the interval.
+const INTERVAL: f64 = 0.3;
 
 /// A picture of server counts.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,8 +101,8 @@ fn legend<B: DrawingBackend>(root: &Area<B>, pen: Pen) -> Drawn<B> {
     let mut at = pen.px(20);
     let signs = [
         (GOOD.to_rgba(), "by goodput: the plan"),
-        (BAND.mix(0.25), "interval of the count"),
-        (THROUGHPUT.to_rgba(), "by throughput: too few"),
+        (GOOD.mix(INTERVAL), "interval of the count"),
+        (LIMIT.to_rgba(), "by throughput: too few"),
     ];
     for (colour, text) in signs {
         root.draw(&Rectangle::new([(at, pen.px(65)), (at + pen.px(14), pen.px(75))], colour.filled()))?;
@@ -119,16 +121,25 @@ fn curves<B: DrawingBackend>(
     pen: Pen,
     (x, y): (Place<'_>, Place<'_>),
 ) -> Drawn<B> {
-    let upper = chart.points.iter().map(|point| (x(point.x), y(point.goodput)));
-    let lower = chart.points.iter().rev().map(|point| (x(point.x), y(point.low)));
-    root.draw(&Polygon::new(upper.chain(lower).collect::<Vec<_>>(), BAND.mix(0.18)))?;
-    let curve = |value: fn(&ServersPoint) -> f64, colour: RGBColor| {
-        let points: Vec<(i32, i32)> =
-            chart.points.iter().map(|point| (x(point.x), y(value(point)))).collect();
-        root.draw(&PathElement::new(points, colour.stroke_width(pen.width(2.2))))
+    // Counts are whole: they rise at once, behind the last rate that the smaller one carries.
+    let stairs = |value: fn(&ServersPoint) -> f64| -> Vec<(i32, i32)> {
+        let mut corners = Vec::new();
+        let mut last = None;
+        for point in &chart.points {
+            corners.extend(last.map(|from| (from, y(value(point)))));
+            corners.push((x(point.x), y(value(point))));
+            last = Some(x(point.x));
+        }
+        corners
     };
-    curve(|point| point.throughput, THROUGHPUT)?;
-    curve(|point| point.goodput, GOOD)
+    let mut band = stairs(|point| point.goodput);
+    band.extend(stairs(|point| point.low).into_iter().rev());
+    root.draw(&Polygon::new(band, GOOD.mix(INTERVAL)))?;
+    let curve = |corners: Vec<(i32, i32)>, colour: RGBColor| {
+        root.draw(&PathElement::new(corners, colour.stroke_width(pen.width(2.2))))
+    };
+    curve(stairs(|point| point.throughput), LIMIT)?;
+    curve(stairs(|point| point.goodput), GOOD)
 }
 
 fn bars<B: DrawingBackend>(
@@ -140,10 +151,13 @@ fn bars<B: DrawingBackend>(
     let every = chart.points.len().div_ceil(12);
     for (index, (point, name)) in chart.points.iter().zip(&chart.names).enumerate() {
         let (from, to) = (x(point.x) + pen.px(2), x(point.x + 1.0) - pen.px(2));
-        root.draw(&Rectangle::new([(from, y(point.goodput)), (to, y(0.0))], GOOD.mix(0.75).filled()))?;
-        root.draw(&Rectangle::new([(from, y(point.goodput)), (to, y(point.low))], BAND.mix(0.25).filled()))?;
+        root.draw(&Rectangle::new([(from, y(point.low)), (to, y(0.0))], GOOD.mix(0.8).filled()))?;
+        root.draw(&Rectangle::new(
+            [(from, y(point.goodput)), (to, y(point.low))],
+            GOOD.mix(INTERVAL).filled(),
+        ))?;
         let level = y(point.throughput);
-        line(root, (from, level), (to, level), THROUGHPUT.stroke_width(pen.width(3.0)))?;
+        line(root, (from, level), (to, level), LIMIT.stroke_width(pen.width(3.0)))?;
         if index.is_multiple_of(every) {
             let style = pen.text(12.0, SOFT, (HPos::Center, VPos::Top));
             root.draw_text(name, &style, ((from + to) / 2, y(0.0) + pen.px(7)))?;
