@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).unwrap_or_else(|| presets::SMALL.name.to_owned());
     let preset = presets::find(&name).ok_or_else(|| format!("no preset is called `{name}`"))?;
     println!(
-        "search  arrivals                  requests/s  planned: held  one short: held  throughput: held"
+        "search  arrivals                     requests/s  planned: held  one short: held  throughput: held"
     );
     for seed in 1..=3 {
         let Some(server) = measure(preset, seed)? else { continue };
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let found = check(preset, &server, rate, burst, 200, REQUESTS)?;
             let held = |held: Held| format!("{:>3}: {:>3}/{}", held.servers, held.met, held.runs);
             println!(
-                "{seed:>6}  {:<24}  {rate:>10.1}  {:<13}  {:<15}  {}",
+                "{seed:>6}  {:<27}  {rate:>10.1}  {:<13}  {:<15}  {}",
                 burst.to_string(),
                 held(found.planned),
                 held(found.short),
