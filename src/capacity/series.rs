@@ -80,7 +80,7 @@ impl Series {
         let column = names[0].to_ascii_lowercase();
         if names.len() != 2
             || !matches!(column.as_str(), "hour" | "time")
-            || names[1].to_ascii_lowercase() != "rate"
+            || !names[1].eq_ignore_ascii_case("rate")
         {
             return Err(SeriesError::Header { found: names.join(",") });
         }
