@@ -6,6 +6,7 @@ mod exit;
 mod flags;
 mod measure;
 mod output;
+mod plan;
 mod recipes;
 mod search;
 mod selftest;
@@ -44,6 +45,7 @@ enum Command {
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
+    Plan(Box<plan::Plan>),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -79,6 +81,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Plan(plan) => plan.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }

@@ -6,6 +6,7 @@
 pub mod csv;
 pub mod document;
 mod files;
+pub mod fleet;
 pub mod plot;
 pub mod progress;
 mod series;

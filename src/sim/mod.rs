@@ -3,6 +3,7 @@
 //! [`model`] is the server itself in virtual time: no clock, no I/O, one seed. [`session`] drives it
 //! as a load of closed-loop users, so that whole searches run in virtual time.
 
+pub mod fleet;
 pub mod http;
 pub mod model;
 pub mod presets;

@@ -34,7 +34,7 @@ const ORDER: [&str; 22] = [
 const AGAINST_THE_ORDER: [(&str, &str); 2] = [("*", "plan"), ("slo", "loadgen::record")];
 
 /// Modules without I/O, clocks, environment and threads: same input, same answer.
-const PURE: [&str; 13] = [
+const PURE: [&str; 14] = [
     "units",
     "rng",
     "stats",
@@ -45,6 +45,7 @@ const PURE: [&str; 13] = [
     "plan",
     "search",
     "capacity",
+    "sim/fleet",
     "sim/model",
     "sim/session",
     "sim/presets",

@@ -3,6 +3,7 @@
 
 mod cli_bad_input;
 mod cli_help;
+mod cli_plan;
 mod cli_recipes;
 mod closed_loop;
 mod connections;

@@ -249,7 +249,7 @@ impl TrialDocument {
     }
 }
 
-fn to_json(document: &impl Serialize) -> String {
+pub(super) fn to_json(document: &impl Serialize) -> String {
     // Every key is a text and every value plain data, so that there is nothing to fail on.
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');

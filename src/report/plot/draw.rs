@@ -22,8 +22,8 @@ const GAP: u32 = 14;
 
 pub(super) const INK: RGBColor = RGBColor(34, 38, 43);
 pub(super) const SOFT: RGBColor = RGBColor(106, 113, 121);
-const GRID: RGBColor = RGBColor(228, 231, 234);
-const AXIS: RGBColor = RGBColor(150, 156, 163);
+pub(super) const GRID: RGBColor = RGBColor(228, 231, 234);
+pub(super) const AXIS: RGBColor = RGBColor(150, 156, 163);
 pub(super) const FIGURE: RGBColor = RGBColor(0, 102, 170);
 pub(super) const GOOD: RGBColor = RGBColor(0, 138, 96);
 pub(super) const THROUGHPUT: RGBColor = RGBColor(130, 138, 146);
@@ -49,7 +49,7 @@ pub(super) fn draw<B: DrawingBackend>(backend: B, chart: &Chart, scale: u32) -> 
     picture(&root, chart, pen).map_err(|error| PlotError(error.to_string()))
 }
 
-fn register_fonts() -> Result<(), PlotError> {
+pub(super) fn register_fonts() -> Result<(), PlotError> {
     static DONE: OnceLock<bool> = OnceLock::new();
     let regular = include_bytes!("../../../assets/DejaVuSans-subset.ttf");
     let bold = include_bytes!("../../../assets/DejaVuSans-Bold-subset.ttf");
@@ -63,7 +63,7 @@ fn register_fonts() -> Result<(), PlotError> {
 /// Sizes in points -> dots.
 #[derive(Clone, Copy)]
 pub(super) struct Pen {
-    scale: f64,
+    pub(super) scale: f64,
 }
 
 impl Pen {

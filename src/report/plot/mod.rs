@@ -7,9 +7,12 @@ mod axis;
 mod data;
 mod draw;
 mod header;
+mod servers;
 
 use plotters::backend::{BitMapBackend, SVGBackend};
 use thiserror::Error;
+
+pub use servers::{ServersChart, ServersPoint, servers_svg};
 
 use crate::plan::Plan;
 use crate::report::document::Document;
