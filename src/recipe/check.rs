@@ -16,6 +16,7 @@ impl Recipe {
         self.check_slo()?;
         self.check_target()?;
         self.check_strategy()?;
+        self.engine.check()?;
         if let (Some(min), Some(max)) = (self.trial.min_duration, self.trial.max_duration)
             && min > max
         {
@@ -47,8 +48,16 @@ impl Recipe {
             return Err(RecipeError::new("both `target.url` and `target.simulated` are given")
                 .hint("keep one: a run measures either an endpoint or the simulated engine"));
         }
+        if self.engine.is_given() && target.simulated.is_some() {
+            return Err(RecipeError::new(
+                "both `engine.launch` (`--launch`) and `target.simulated` are given",
+            )
+            .hint("leave `simulated` out: the engine that is launched is what is measured"));
+        }
         if let Some(url) = &target.url {
-            check_url(url)?;
+            // Where an engine is launched, its port may not be known yet.
+            let url = if self.engine.is_given() { self.engine.url_with(url, 1)? } else { url.clone() };
+            check_url(&url)?;
         }
         for (name, value) in target.headers.iter().flatten() {
             check_header(name, value)?;
