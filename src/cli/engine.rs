@@ -14,7 +14,7 @@ use plimsoll::run::{Contents, Cost, Observer, RunFolder};
 use plimsoll::search::{self, SearchOutcome, TrialKind, TrialOutcome};
 use plimsoll::sim::http::{Options, serve};
 use plimsoll::sim::presets::Preset;
-use plimsoll::target::managed::{Attended, LaunchFailure, Launcher, Running, has_output, stop_leftovers};
+use plimsoll::target::managed::{Attended, LaunchFailure, Launcher, Running, stop_leftovers, was_launched};
 use plimsoll::target::{Target, TargetError, prepare};
 use plimsoll::verdict::Verdict;
 use tokio::sync::watch;
@@ -152,7 +152,7 @@ async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found,
         Ok(found) => Ok((found, Contents::read(&path)?)),
         Err(error) => {
             // Nothing was measured: an empty run is of no use to anybody, unless it has an engine's log.
-            if !has_output(&path) && Contents::read(&path).is_ok_and(|contents| contents.trials.is_empty()) {
+            if !was_launched(&path) && Contents::read(&path).is_ok_and(|contents| contents.trials.is_empty()) {
                 plimsoll::run::discard(&path);
             }
             Err(error)

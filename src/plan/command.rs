@@ -136,7 +136,7 @@ impl EnginePlan {
         let fail = |problem: String| Err(TemplateError { template: text.to_owned(), problem });
         for name in names {
             if name == "model" && self.model.is_none() {
-                return fail("it uses `model`, but `engine.model` is not given".to_owned());
+                return fail("it uses `model`, but neither `engine.model` nor `target.model` (`--model`) is given".to_owned());
             }
             let is_known = VARIABLES.contains(&name.as_str()) || name.starts_with("knobs.");
             if !is_known {
@@ -308,7 +308,7 @@ mod tests {
         let mut without_model = plan("['{{ model }}']");
         without_model.model = None;
         let error = without_model.check_templates().unwrap_err().to_string();
-        assert!(error.contains("`engine.model` is not given"), "{error}");
+        assert!(error.contains("neither `engine.model` nor"), "{error}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct EngineSection {
     pub launch: Option<Launch>,
     /// Give the text to `sh -c`; no shell is used otherwise.
     pub shell: Option<bool>,
-    /// `{{ model }}` of the templates.
+    /// `{{ model }}` of the templates; `target.model` (`--model`) if left out.
     pub model: Option<String>,
     /// `{{ host }}`: the address to listen on; 127.0.0.1 if left out.
     pub host: Option<String>,
@@ -356,7 +356,7 @@ mod tests {
             ("[engine]\nlaunch = []", "`engine.launch` is empty"),
             ("[engine]\nlaunch = 'a \"b'", "a quote is not closed"),
             ("[engine]\nlaunch = 'a {prot}'", "nothing is called `prot`"),
-            ("[engine]\nlaunch = 'a {model}'", "`engine.model` is not given"),
+            ("[engine]\nlaunch = 'a {model}'", "neither `engine.model` nor"),
             ("[engine]\nlaunch = 'a'\ndetached = true", "`engine.detached` is set, but no `engine.stop`"),
             ("[engine]\nlaunch = 'a'\nready = ['health']", "`health` does not begin with `/`"),
             ("[engine]\nlaunch = ['a']\nshell = true", "is a list, but `engine.shell` is set"),

@@ -48,7 +48,7 @@ impl Recipe {
     /// Names the fields that contradict each other, or the one that is wanting, and the mend.
     pub fn into_plan(self, name: Option<&str>, purpose: Purpose) -> Result<Plan, RecipeError> {
         self.check()?;
-        let engine = self.engine.into_plan()?;
+        let engine = self.launched().into_plan()?;
         let mut target = self.target;
         if engine.is_some() {
             target.url.get_or_insert_with(|| ENGINE_URL.to_owned());

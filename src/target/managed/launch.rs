@@ -1,7 +1,6 @@
 //! One launch after another.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -47,7 +46,7 @@ impl Launcher {
         Ok(Self {
             engine: engine.clone(),
             endpoint: endpoint.clone(),
-            folder: fs::canonicalize(folder).map_err(system)?,
+            folder: folder.to_owned(),
             supervisor: std::env::current_exe().map_err(system)?,
             interrupt,
         })

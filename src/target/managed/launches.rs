@@ -62,6 +62,11 @@ pub(super) fn append(path: &Path, entry: &Entry) -> io::Result<()> {
     file.sync_data()
 }
 
+/// Whether an engine was launched in this run folder, so that there is a log to be read.
+pub fn was_launched(folder: &Path) -> bool {
+    folder.join(LAUNCHES_FILE).exists()
+}
+
 /// The launches that did not end, as far as the file says.
 fn open_launches(folder: &Path) -> Vec<Launched> {
     let text = fs::read_to_string(folder.join(LAUNCHES_FILE)).unwrap_or_default();

@@ -9,18 +9,6 @@ const WINDOW: u64 = 64 << 10;
 /// Longest line that is shown, characters.
 const WIDEST: usize = 400;
 
-/// Whether an engine that was launched in this run folder has put out anything.
-pub fn has_output(folder: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else { return false };
-    entries.flatten().any(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("engine-")
-            && name.ends_with(".log")
-            && entry.metadata().is_ok_and(|file| file.len() > 0)
-    })
-}
-
 /// The last `count` lines that are not empty. A progress bar counts by what it showed last. A log that
 /// cannot be read has none.
 pub(super) fn tail(path: &Path, count: usize) -> Vec<String> {

@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! # async fn example(plan: plimsoll::plan::Plan) -> Result<(), plimsoll::target::managed::LaunchFailure> {
-//! use plimsoll::target::managed::{Launcher, stop_leftovers};
+//! use plimsoll::target::managed::{Launcher, stop_leftovers, was_launched};
 //! let (_tell, interrupt) = tokio::sync::watch::channel(false);
 //! let launcher = Launcher::new(&plan, "runs/latest".as_ref(), interrupt)?;
 //! stop_leftovers("runs/latest".as_ref()).await;
@@ -39,8 +39,7 @@ mod tree;
 pub use attended::Attended;
 pub use failure::{Cause, EngineFailure, Exit, LaunchFailure, Phase, classify};
 pub use launch::Launcher;
-pub use launches::{LAUNCHES_FILE, Leftover, stop_leftovers};
-pub use log::has_output;
+pub use launches::{LAUNCHES_FILE, Leftover, stop_leftovers, was_launched};
 pub use running::Running;
 pub use supervisor::supervise;
 

@@ -42,7 +42,12 @@ pub fn supervise() -> ExitCode {
     }
     match Family::launch(order) {
         Ok(family) => family.look_after(),
-        Err(error) => report(&Report::Refused { reason: error.to_string() }),
+        Err(error) => {
+            let text = error.to_string();
+            // Without the number that Rust adds.
+            let reason = text.split(" (os error").next().unwrap_or(&text).to_owned();
+            report(&Report::Refused { reason });
+        }
     }
     ExitCode::SUCCESS
 }
