@@ -152,7 +152,8 @@ async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found,
         Ok(found) => Ok((found, Contents::read(&path)?)),
         Err(error) => {
             // Nothing was measured: an empty run is of no use to anybody, unless it has an engine's log.
-            if !was_launched(&path) && Contents::read(&path).is_ok_and(|contents| contents.trials.is_empty()) {
+            if !was_launched(&path) && Contents::read(&path).is_ok_and(|contents| contents.trials.is_empty())
+            {
                 plimsoll::run::discard(&path);
             }
             Err(error)

@@ -136,7 +136,10 @@ impl EnginePlan {
         let fail = |problem: String| Err(TemplateError { template: text.to_owned(), problem });
         for name in names {
             if name == "model" && self.model.is_none() {
-                return fail("it uses `model`, but neither `engine.model` nor `target.model` (`--model`) is given".to_owned());
+                return fail(
+                    "it uses `model`, but neither `engine.model` nor `target.model` (`--model`) is given"
+                        .to_owned(),
+                );
             }
             let is_known = VARIABLES.contains(&name.as_str()) || name.starts_with("knobs.");
             if !is_known {

@@ -39,7 +39,8 @@ fn group(leader: i32) -> Vec<i32> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         text.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
     };
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let pids =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     pids.filter(|pid| group_of(*pid) == Some(leader)).collect()
 }
 
@@ -184,8 +185,9 @@ async fn a_program_or_folder_that_is_not_there_is_named() {
     let failure =
         launch_in(folder.path(), &plan("launch = 'true'\nfolder = '/no/such/folder'")).await.unwrap_err();
     assert!(failure.to_string().contains("the folder `/no/such/folder` is not there"), "{failure}");
-    let failure =
-        launch_in(folder.path(), &plan("launch = 'true'\nenv = { A = '${NO_SUCH_VARIABLE}' }")).await.unwrap_err();
+    let failure = launch_in(folder.path(), &plan("launch = 'true'\nenv = { A = '${NO_SUCH_VARIABLE}' }"))
+        .await
+        .unwrap_err();
     assert!(failure.to_string().contains("`NO_SUCH_VARIABLE`, which is not set"), "{failure}");
 }
 
@@ -336,7 +338,11 @@ fn resume_stops_an_engine_that_nobody_was_left_to_stop() {
     let output = Command::new(PLIMSOLL).arg("resume").arg(search.run()).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{stderr}");
-    wait_for("the engine's end", || group(engine).iter().all(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))));
+    wait_for("the engine's end", || {
+        group(engine).iter().all(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+        })
+    });
     assert_eq!((search.engines().len(), ended(&search.run())), (2, 2));
 }
 
@@ -380,7 +386,10 @@ fn a_failed_launch_is_told_with_the_end_of_its_log_and_a_secret_nowhere() {
         }
     }
     assert!(files >= 4);
-    assert!(!["hunter2", "hf-literal", "tok-literal"].iter().any(|secret| stderr.contains(secret)), "{stderr}");
+    assert!(
+        !["hunter2", "hf-literal", "tok-literal"].iter().any(|secret| stderr.contains(secret)),
+        "{stderr}"
+    );
 }
 
 #[test]

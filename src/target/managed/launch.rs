@@ -191,7 +191,6 @@ impl Launcher {
             launches: self.folder.join(LAUNCHES_FILE),
             stop,
             stop_seconds: self.engine.stop_seconds,
-            detached: self.engine.detached,
             secrets: secrets.into_inner().unwrap_or_default(),
         };
         Ok((order, shown_command))

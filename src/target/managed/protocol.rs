@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::Exit;
 
-/// The first line to the supervisor. Any further line, or the end of its input, tells it to stop the
-/// engine. Secrets go this way, since arguments of a process can be read by anybody.
+/// The first line to the supervisor. Any further line tells it to stop the engine; the end of its input
+/// without one says that the program is gone. Secrets go this way, since arguments of a process can be read by anybody.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) launch: u32,
@@ -23,7 +23,6 @@ pub(super) struct Order {
     pub(super) launches: PathBuf,
     pub(super) stop: Option<Vec<String>>,
     pub(super) stop_seconds: f64,
-    pub(super) detached: bool,
     /// Texts that must not reach the log.
     pub(super) secrets: Vec<String>,
 }

@@ -118,8 +118,10 @@ impl Supervised {
     /// Lets the supervisor stop the engine and waits until it has. Gives the number of processes that
     /// could not be ended.
     async fn stop(&self, grace: Duration) -> usize {
-        // The end of its input is the word.
-        drop(self.input.lock().await.take());
+        if let Some(mut input) = self.input.lock().await.take() {
+            // One that is gone is seen below.
+            let _ = input.write_all(b"stop\n").await;
+        }
         let mut state = self.state();
         let limit = grace * 2 + SUPERVISOR_TIME;
         let gone = timeout(limit, state.wait_for(|state| state.gone.is_some() || state.lost)).await;

@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ use super::{output, tree};
 const LOOK: Duration = Duration::from_millis(50);
 /// Longest that processes that were killed are waited for: one that hangs in a driver stays.
 const KILLED: Duration = Duration::from_secs(10);
+/// Longest that an engine gets for a clean end when nobody is left who waits for it.
+const ORPHANED: Duration = Duration::from_secs(10);
 /// Longest wait for the rest of the output of a process that has ended.
 const OUTPUT: Duration = Duration::from_millis(500);
 
@@ -114,10 +116,12 @@ impl Family {
     fn look_after(mut self) {
         let asked = end_of_input();
         loop {
-            let stop = !matches!(asked.recv_timeout(LOOK), Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+            let word = asked.recv_timeout(LOOK);
             self.reap();
-            if stop {
-                return self.stop(true);
+            match word {
+                Ok(was_asked) => return self.stop(was_asked),
+                Err(RecvTimeoutError::Disconnected) => return self.stop(false),
+                Err(RecvTimeoutError::Timeout) => {}
             }
             if self.empty && self.order.stop.is_none() {
                 return self.gone(false);
@@ -150,7 +154,10 @@ impl Family {
 
     /// Ends all: the stop command, `SIGTERM` to the group, `SIGKILL` to everything.
     fn stop(mut self, asked: bool) {
-        let grace = Duration::try_from_secs_f64(self.order.stop_seconds).unwrap_or_default();
+        let mut grace = Duration::try_from_secs_f64(self.order.stop_seconds).unwrap_or_default();
+        if !asked {
+            grace = grace.min(ORPHANED);
+        }
         self.run_stop_command(grace);
         if !self.empty {
             tree::signal_group(self.engine, Signal::TERM);
@@ -234,12 +241,13 @@ fn command(order: &Order, words: &[String]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Says so when a line comes or the input ends.
-fn end_of_input() -> Receiver<()> {
+/// Says so when a line comes (true) or the input ends without one (false).
+fn end_of_input() -> Receiver<bool> {
     let (tell, told) = channel();
     thread::spawn(move || {
-        let _ = io::stdin().lock().read_line(&mut String::new());
-        let _ = tell.send(());
+        let read = io::stdin().lock().read_line(&mut String::new());
+        // Nobody listens any more when the engine ended by itself.
+        let _ = tell.send(read.is_ok_and(|bytes| bytes > 0));
     });
     told
 }
