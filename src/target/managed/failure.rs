@@ -59,7 +59,7 @@ pub enum Cause {
 
 /// Words of a log that say that memory ran out, in lower case: of the kernel, C++, Python, CUDA, HIP,
 /// XLA, and of vLLM, SGLang and llama.cpp about their caches.
-const OUT_OF_MEMORY: [&str; 17] = [
+const OUT_OF_MEMORY: [&str; 19] = [
     "out of memory",
     "outofmemory",
     "out_of_memory",
@@ -76,6 +76,8 @@ const OUT_OF_MEMORY: [&str; 17] = [
     "not enough memory",
     "no available memory for the cache",
     "is larger than the available kv cache memory",
+    "is less than requested memory for kv",
+    "is less than desired gpu memory utilization",
     "memoryerror",
 ];
 
@@ -270,6 +272,8 @@ mod tests {
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
             "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
             "... 8.0 GiB KV cache is needed, which is larger than the available KV cache memory (1.0 GiB)",
+            "ValueError: Available memory on node 0 (11.54/23.54 GiB) on kv cache allocation is less than requested memory \
+             for kv (4000.0 GiB).",
             "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 1099511627776",
             "terminate called after throwing an instance of 'std::bad_alloc'",
             "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",

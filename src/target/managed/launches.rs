@@ -181,7 +181,7 @@ mod tests {
         let reaper = std::thread::spawn(move || child.wait().unwrap());
         let entry = launched(pid, tree::stat(pid).unwrap().started);
         append(&folder.path().join(LAUNCHES_FILE), &Entry::Launched(entry.clone())).unwrap();
-        assert_eq!(open_launches(folder.path()), [entry.clone()]);
+        assert_eq!(open_launches(folder.path()), std::slice::from_ref(&entry));
         assert_eq!(stop(folder.path(), &entry), Some(Leftover { launch: 1, processes: 1 }));
         assert!(!reaper.join().unwrap().success());
         assert!(open_launches(folder.path()).is_empty());
