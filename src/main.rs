@@ -2,6 +2,12 @@
 
 mod cli;
 
+use plimsoll::target::managed;
+
 fn main() -> std::process::ExitCode {
-    cli::run(std::env::args_os())
+    let args: Vec<_> = std::env::args_os().collect();
+    if managed::is_supervisor(&args) {
+        return managed::supervise();
+    }
+    cli::run(args)
 }

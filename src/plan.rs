@@ -3,12 +3,20 @@
 //! A recipe and the command line are resolved into a plan once; the controller reads nothing else,
 //! and `plan.toml` in the run folder is the plan as it was used (secrets are named, never written).
 
+mod command;
+mod engine;
+mod secret;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::slo::Slo;
+
+pub use command::{Launching, TemplateError, shown};
+pub use engine::{Argument, EnginePlan, Reset, When};
+pub use secret::{hide_in_arguments, hide_in_words, names_a_secret};
 
 /// Version of the plan's schema.
 pub const PLAN_VERSION: u32 = 1;
@@ -37,6 +45,9 @@ pub struct Plan {
     pub trial: TrialPlan,
     /// What the search may cost.
     pub budget: Budget,
+    /// The engine that is launched for the run; its place is the target's URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EnginePlan>,
 }
 
 /// The server under test.

@@ -14,17 +14,25 @@ pub struct Complaint {
     code: ExitCode,
     message: String,
     hint: Option<String>,
+    /// Lines shown below the message, such as the end of a log.
+    detail: Vec<String>,
 }
 
 impl Complaint {
     /// An error that ends the program with `code`.
     pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+        Self { code, message: message.into(), hint: None, detail: Vec::new() }
     }
 
     /// The same error with a way to mend it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same error with lines to be shown below it.
+    pub fn detail(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.detail.extend(lines);
         self
     }
 }
@@ -44,7 +52,8 @@ pub fn print(error: &anyhow::Error) -> ExitCode {
         Some(complaint) => complaint.hint.as_deref(),
         None => error.downcast_ref::<RecipeError>().and_then(|error| error.hint.as_deref()),
     };
-    show(&format!("{error:#}"), hint);
+    let detail = complaint.map_or(&[][..], |complaint| complaint.detail.as_slice());
+    show(&format!("{error:#}"), detail, hint);
     complaint.map_or(ExitCode::Usage, |complaint| complaint.code)
 }
 
@@ -66,11 +75,11 @@ pub fn print_usage(error: &clap::Error) -> ExitCode {
     if let (Some(flag), Some(cause)) = (error.get(ContextKind::InvalidArg), std::error::Error::source(error))
     {
         let flag = flag.to_string();
-        show(&format!("`{}`: {cause}", flag.split_whitespace().next().unwrap_or_default()), None);
+        show(&format!("`{}`: {cause}", flag.split_whitespace().next().unwrap_or_default()), &[], None);
         return ExitCode::Usage;
     }
     let (message, hint) = condense(&error.render().to_string());
-    show(&message, Some(&hint));
+    show(&message, &[], Some(&hint));
     ExitCode::Usage
 }
 
@@ -89,8 +98,11 @@ fn condense(text: &str) -> (String, String) {
     (message, hint)
 }
 
-fn show(message: &str, hint: Option<&str>) {
+fn show(message: &str, detail: &[String], hint: Option<&str>) {
     eprintln!("error: {message}");
+    for line in detail {
+        eprintln!("  | {line}");
+    }
     if let Some(hint) = hint {
         eprintln!("hint: {hint}");
     }

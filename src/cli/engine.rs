@@ -14,6 +14,7 @@ use plimsoll::run::{Contents, Cost, Observer, RunFolder};
 use plimsoll::search::{self, SearchOutcome, TrialKind, TrialOutcome};
 use plimsoll::sim::http::{Options, serve};
 use plimsoll::sim::presets::Preset;
+use plimsoll::target::managed::{Attended, LaunchFailure, Launcher, Running, stop_leftovers, was_launched};
 use plimsoll::target::{Target, TargetError, prepare};
 use plimsoll::verdict::Verdict;
 use tokio::sync::watch;
@@ -150,8 +151,9 @@ async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found,
     match result {
         Ok(found) => Ok((found, Contents::read(&path)?)),
         Err(error) => {
-            // Nothing was measured: an empty run is of no use to anybody.
-            if Contents::read(&path).is_ok_and(|contents| contents.trials.is_empty()) {
+            // Nothing was measured: an empty run is of no use to anybody, unless it has an engine's log.
+            if !was_launched(&path) && Contents::read(&path).is_ok_and(|contents| contents.trials.is_empty())
+            {
                 plimsoll::run::discard(&path);
             }
             Err(error)
@@ -167,15 +169,67 @@ async fn run(
     settings: &Settings,
 ) -> anyhow::Result<Found> {
     let interrupt = interrupts();
+    let Some(engine) = launch(plan, folder.path(), settings, interrupt.clone()).await? else {
+        return run_on(plan, None, folder, past, spent, settings, interrupt).await;
+    };
+    let found = run_on(&engine.plan(plan), Some(&engine), folder, past, spent, settings, interrupt).await;
+    // A server that hangs misses every SLO, which says nothing of its capacity.
+    let found = match found {
+        Ok(found) if matches!(found.answer.outcome, SearchOutcome::MissedAtLowest | SearchOutcome::Void) => {
+            engine.check().await.map(|()| found).map_err(|failure| target_complaint(Box::new(failure).into()))
+        }
+        found => found,
+    };
+    let (pid, left) = (engine.pid, engine.stop().await);
+    if left > 0 {
+        eprintln!("warning: {left} processes of the engine (group {pid}) could not be ended");
+    }
+    found
+}
+
+/// Launches the plan's engine, if it has one.
+async fn launch(
+    plan: &Plan,
+    folder: &Path,
+    settings: &Settings,
+    interrupt: watch::Receiver<bool>,
+) -> anyhow::Result<Option<Running>> {
+    let Some(engine) = &plan.engine else { return Ok(None) };
+    let quiet = settings.quiet;
+    let mut tell = |line: &str| {
+        if !quiet {
+            eprintln!("engine: {line}");
+        }
+    };
+    for left in stop_leftovers(folder).await {
+        tell(&format!(
+            "launch {} was still running ({} processes) and was stopped",
+            left.launch, left.processes
+        ));
+    }
+    let launcher = Launcher::new(plan, folder, interrupt).map_err(launch_complaint)?;
+    Ok(Some(launcher.launch(&engine.knobs, &mut tell).await.map_err(launch_complaint)?))
+}
+
+async fn run_on(
+    plan: &Plan,
+    engine: Option<&Running>,
+    folder: &mut RunFolder,
+    past: &[TrialOutcome],
+    spent: Cost,
+    settings: &Settings,
+    interrupt: watch::Receiver<bool>,
+) -> anyhow::Result<Found> {
     let mut prepared = prepare(plan, interrupt).await.map_err(target_complaint)?;
-    folder.target_described(prepared.live.describe())?;
     let level = if settings.quiet { progress::Level::Quiet } else { progress::Level::Normal };
     let mut observer: Box<dyn Observer> = progress::for_stderr(level);
     observer.run_started(plan, &prepared.live.endpoint().description.to_string());
     for note in &prepared.live.endpoint().description.notes {
         tracing::info!("{note}");
     }
-    let found = controller::search(plan, &mut prepared.live, folder, past, spent, observer.as_mut()).await;
+    let mut target = Attended::new(&mut prepared.live, engine);
+    folder.target_described(target.describe())?;
+    let found = controller::search(plan, &mut target, folder, past, spent, observer.as_mut()).await;
     // The client's CPU only: the embedded engine runs in this process too.
     tracing::debug!("{:.2} CPU-s of this process", process_cpu_seconds());
     found.map_err(complaint)
@@ -236,9 +290,27 @@ fn complaint(error: ControllerError) -> anyhow::Error {
     }
 }
 
+fn launch_complaint(failure: LaunchFailure) -> anyhow::Error {
+    let code = match &failure {
+        LaunchFailure::Target(error) if !error.is_unreachable() => ExitCode::Usage,
+        LaunchFailure::Engine(_) | LaunchFailure::Target(_) => ExitCode::Unreachable,
+        LaunchFailure::Interrupted => ExitCode::Interrupted,
+        _ => ExitCode::Usage,
+    };
+    let tail = failure.engine().map(|engine| engine.tail.clone()).unwrap_or_default();
+    let complaint = Complaint::new(code, failure.to_string()).detail(tail);
+    match failure.hint() {
+        Some(hint) => complaint.hint(hint).into(),
+        None => complaint.into(),
+    }
+}
+
 fn target_complaint(error: TargetError) -> anyhow::Error {
     let code = if error.is_unreachable() { ExitCode::Unreachable } else { ExitCode::Usage };
-    let complaint = Complaint::new(code, error.to_string());
+    let mut complaint = Complaint::new(code, error.to_string());
+    if let TargetError::Engine(failure) = &error {
+        complaint = complaint.detail(failure.tail.clone());
+    }
     match error.hint() {
         Some(hint) => complaint.hint(hint).into(),
         None => complaint.into(),

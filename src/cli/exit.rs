@@ -14,7 +14,7 @@ pub enum ExitCode {
     MetAtHighest = 4,
     /// No valid measurement could be made.
     Void = 5,
-    /// The server cannot be reached.
+    /// The server cannot be reached, or the one to launch failed.
     Unreachable = 6,
     /// The self-test broke a bound.
     GateFailed = 7,

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll::plan::Plan;
 use plimsoll::recipe::{
-    ApiName, Duration, EngineName, Loaded, Purpose, Recipe, Speed, TargetSection, TokenLengths, Tokenizer,
-    WorkloadSection,
+    ApiName, Duration, EngineName, EngineSection, Launch, Loaded, Purpose, Recipe, Speed, TargetSection,
+    TokenLengths, Tokenizer, WorkloadSection,
 };
 use plimsoll::slo::Slo;
+use plimsoll::space::KnobValue;
 
 use super::complaint::Complaint;
 use super::engine::Settings;
@@ -32,6 +33,9 @@ pub struct CommonFlags {
 
     #[command(flatten)]
     target: TargetFlags,
+
+    #[command(flatten)]
+    launch: LaunchFlags,
 
     #[command(flatten)]
     workload: WorkloadFlags,
@@ -90,6 +94,23 @@ struct TargetFlags {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Launched server")]
+struct LaunchFlags {
+    /// Launch the server with this command, measure it, and stop it after: {port} stands for a free
+    /// port. `engine.launch` of a recipe says more.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["url", "simulated", "speed"])]
+    launch: Option<String>,
+
+    /// The value of a knob that the command names as {knobs.NAME}; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+
+    /// Longest from the launch to the first good completion [default: 10m]
+    #[arg(long, value_name = "DURATION")]
+    start_timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Workload")]
 struct WorkloadFlags {
     /// Prompt lengths in tokens: 100, or 'lognormal(mean=400, cv=0.6, min=4, max=2400)'.
@@ -142,6 +163,7 @@ impl CommonFlags {
             seed: self.workload.seed,
             slo,
             target: self.target.into_section()?,
+            engine: self.launch.into_section()?,
             workload: WorkloadSection {
                 isl: self.workload.isl,
                 osl: self.workload.osl,
@@ -176,6 +198,36 @@ impl TargetFlags {
     }
 }
 
+impl LaunchFlags {
+    fn into_section(self) -> anyhow::Result<EngineSection> {
+        let set: BTreeMap<String, KnobValue> =
+            self.set.iter().map(|text| read_knob(text)).collect::<Result<_, _>>()?;
+        Ok(EngineSection {
+            launch: self.launch.map(Launch::Text),
+            set: (!set.is_empty()).then_some(set),
+            start_timeout: self.start_timeout,
+            ..EngineSection::default()
+        })
+    }
+}
+
+/// `name=value`: a number, `true`, `false`, or else a word.
+fn read_knob(text: &str) -> Result<(String, KnobValue), Complaint> {
+    let (name, value) =
+        text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or_else(|| {
+            Complaint::new(ExitCode::Usage, format!("`--set {text}` is not `NAME=VALUE`"))
+                .hint("for example `--set max_num_seqs=64`")
+        })?;
+    let value = value.trim();
+    let value = match (value.parse(), value.parse(), value.parse::<f64>()) {
+        (Ok(flag), _, _) => KnobValue::Flag(flag),
+        (_, Ok(int), _) => KnobValue::Int(int),
+        (_, _, Ok(float)) if float.is_finite() => KnobValue::Float(float),
+        _ => KnobValue::Choice(value.to_owned()),
+    };
+    Ok((name.trim().replace('-', "_"), value))
+}
+
 /// `Name: value`. The text is not shown when it is wrong: it may be a key.
 fn read_header(text: &str) -> Result<(String, String), Complaint> {
     let (name, value) = text.split_once(':').ok_or_else(|| {
@@ -183,4 +235,25 @@ fn read_header(text: &str) -> Result<(String, String), Complaint> {
             .hint("for example `--header 'X-Tenant: test'`; a key is better given by `--api-key-env`")
     })?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn a_knobs_value_is_what_it_looks_like() {
+        for (text, expected) in [
+            ("max-num-seqs=64", ("max_num_seqs", KnobValue::Int(64))),
+            ("share=0.9", ("share", KnobValue::Float(0.9))),
+            ("cache=true", ("cache", KnobValue::Flag(true))),
+            ("kind=fp8", ("kind", KnobValue::Choice("fp8".to_owned()))),
+            ("path=a=b", ("path", KnobValue::Choice("a=b".to_owned()))),
+        ] {
+            let (name, value) = read_knob(text).unwrap();
+            assert_eq!((name.as_str(), value), expected, "{text}");
+        }
+        assert!(read_knob("64").unwrap_err().to_string().contains("`--set 64` is not `NAME=VALUE`"));
+    }
 }

@@ -58,7 +58,7 @@ Exit codes:
   3    the SLO is missed already at the lowest load
   4    the SLO is met at the highest load allowed: the answer is a lower bound
   5    no valid measurement could be made
-  6    the server cannot be reached
+  6    the server cannot be reached, or the one to launch failed
   7    the self-test broke a bound
   130  interrupted";
 

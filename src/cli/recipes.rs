@@ -60,9 +60,10 @@ impl Recipes {
 
 fn list() -> anyhow::Result<String> {
     let mut text = String::new();
+    let width = READY.iter().map(|ready| ready.name.len()).max().unwrap_or(0) + 2;
     for ready in READY {
         let recipe = Recipe::from_toml(ready.text, ready.name)?;
-        text += &format!("{:<14}{}\n", ready.name, recipe.description.unwrap_or_default());
+        text += &format!("{:<width$}{}\n", ready.name, recipe.description.unwrap_or_default());
     }
     Ok(text)
 }

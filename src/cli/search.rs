@@ -12,8 +12,8 @@ use super::{block_on, engine};
 
 /// Find the most concurrent requests that still meet the SLO.
 ///
-/// Without `--url` the simulated engine is started in this process and measured over HTTP. The
-/// answer is an interval; everything that was measured is kept in a run folder.
+/// Without `--url` or `--launch` the simulated engine is started in this process and measured over HTTP.
+/// The answer is an interval; everything that was measured is kept in a run folder.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Search {
@@ -62,7 +62,8 @@ const EXAMPLES: &str = "\
 Examples:
   plimsoll search
   plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms' --slo 'itl p95 < 50ms'
-  plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m";
+  plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m
+  plimsoll search --launch 'llama-server -m model.gguf --port {port}' --slo 'ttft p95 < 500ms'";
 
 impl Search {
     pub fn run(self) -> anyhow::Result<ExitCode> {

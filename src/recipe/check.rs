@@ -1,6 +1,7 @@
 //! What fields must be to each other. What one field must be alone its own type has checked.
 
 use super::choice::StrategyName;
+use super::engine::EngineSection;
 use super::error::RecipeError;
 use super::written::{Recipe, TargetSection};
 
@@ -16,12 +17,23 @@ impl Recipe {
         self.check_slo()?;
         self.check_target()?;
         self.check_strategy()?;
+        self.launched().check()?;
         if let (Some(min), Some(max)) = (self.trial.min_duration, self.trial.max_duration)
             && min > max
         {
             return Err(RecipeError::new("`trial.min_duration` is above `trial.max_duration`"));
         }
         Ok(())
+    }
+
+    /// The engine to launch; the model that is measured is the one that it serves, unless it is given
+    /// another name for it.
+    pub(super) fn launched(&self) -> EngineSection {
+        let mut engine = self.engine.clone();
+        if engine.is_given() && engine.model.is_none() {
+            engine.model.clone_from(&self.target.model);
+        }
+        engine
     }
 
     fn check_slo(&self) -> Result<(), RecipeError> {
@@ -47,8 +59,16 @@ impl Recipe {
             return Err(RecipeError::new("both `target.url` and `target.simulated` are given")
                 .hint("keep one: a run measures either an endpoint or the simulated engine"));
         }
+        if self.engine.is_given() && target.simulated.is_some() {
+            return Err(RecipeError::new(
+                "both `engine.launch` (`--launch`) and `target.simulated` are given",
+            )
+            .hint("leave `simulated` out: the engine that is launched is what is measured"));
+        }
         if let Some(url) = &target.url {
-            check_url(url)?;
+            // Where an engine is launched, its port may not be known yet.
+            let url = if self.engine.is_given() { self.launched().url_with(url, 1)? } else { url.clone() };
+            check_url(&url)?;
         }
         for (name, value) in target.headers.iter().flatten() {
             check_header(name, value)?;

@@ -24,6 +24,7 @@
 
 mod check;
 pub mod choice;
+mod engine;
 mod error;
 mod lengths;
 mod locate;
@@ -33,6 +34,7 @@ mod resolve;
 mod written;
 
 pub use choice::{ApiName, EngineName, StrategyName, Tokenizer};
+pub use engine::{EngineSection, Launch, ResetText};
 pub use error::RecipeError;
 pub use lengths::TokenLengths;
 pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Speed};

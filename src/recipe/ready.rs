@@ -10,13 +10,24 @@ pub struct ReadyRecipe {
 }
 
 /// All of them, the general ones first.
-pub const READY: [ReadyRecipe; 6] = [
+pub const READY: [ReadyRecipe; 11] = [
     ReadyRecipe { name: "chat", text: include_str!("../../recipes/chat.toml") },
     ReadyRecipe { name: "long-context", text: include_str!("../../recipes/long-context.toml") },
     ReadyRecipe { name: "batch", text: include_str!("../../recipes/batch.toml") },
     ReadyRecipe { name: "vllm", text: include_str!("../../recipes/vllm.toml") },
     ReadyRecipe { name: "llama-server", text: include_str!("../../recipes/llama-server.toml") },
     ReadyRecipe { name: "simulated", text: include_str!("../../recipes/simulated.toml") },
+    ReadyRecipe { name: "vllm-managed", text: include_str!("../../recipes/vllm-managed.toml") },
+    ReadyRecipe { name: "sglang-managed", text: include_str!("../../recipes/sglang-managed.toml") },
+    ReadyRecipe {
+        name: "tensorrt-llm-managed",
+        text: include_str!("../../recipes/tensorrt-llm-managed.toml"),
+    },
+    ReadyRecipe {
+        name: "llama-server-managed",
+        text: include_str!("../../recipes/llama-server-managed.toml"),
+    },
+    ReadyRecipe { name: "simulated-managed", text: include_str!("../../recipes/simulated-managed.toml") },
 ];
 
 impl ReadyRecipe {

@@ -38,6 +38,8 @@ const TRIAL_REQUESTS: u32 = 250;
 const TRIAL_SECONDS: (f64, f64) = (1.0, 120.0);
 /// Longest a request may take, seconds.
 const TIMEOUT: f64 = 600.0;
+/// Where an engine that is launched is reached.
+const ENGINE_URL: &str = "http://{{ host }}:{{ port }}";
 
 impl Recipe {
     /// Resolves the recipe; `name` is its own, where it has one.
@@ -46,7 +48,12 @@ impl Recipe {
     /// Names the fields that contradict each other, or the one that is wanting, and the mend.
     pub fn into_plan(self, name: Option<&str>, purpose: Purpose) -> Result<Plan, RecipeError> {
         self.check()?;
-        let preset = self.target.preset()?;
+        let engine = self.launched().into_plan()?;
+        let mut target = self.target;
+        if engine.is_some() {
+            target.url.get_or_insert_with(|| ENGINE_URL.to_owned());
+        }
+        let preset = target.preset()?;
         let slo = match (self.slo, preset) {
             (Some(slo), _) => slo,
             (None, Some(preset)) => {
@@ -64,9 +71,9 @@ impl Recipe {
         let target = match preset {
             Some(preset) => TargetPlan::Simulated(SimulatedPlan {
                 preset: preset.name.to_owned(),
-                speed: self.target.speed.unwrap_or(Speed(1.0)).0,
+                speed: target.speed.unwrap_or(Speed(1.0)).0,
             }),
-            None => TargetPlan::Endpoint(self.target.into_endpoint()?),
+            None => TargetPlan::Endpoint(target.into_endpoint()?),
         };
         let workload = WorkloadPlan {
             isl: self.workload.isl.map_or(preset.map_or(ISL, |preset| preset.isl), |lengths| lengths.0),
@@ -90,6 +97,7 @@ impl Recipe {
                 seconds: self.budget.duration.map(|Duration(seconds)| seconds),
                 requests: self.budget.requests.map(|Count(requests)| u64::from(requests)),
             },
+            engine,
         })
     }
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::choice::{ApiName, EngineName, StrategyName, Tokenizer};
+use super::engine::EngineSection;
 use super::error::{RecipeError, closest};
 use super::lengths::TokenLengths;
 use super::locate;
@@ -38,6 +39,8 @@ pub struct Recipe {
     pub trial: TrialSection,
     /// What the search may cost.
     pub budget: BudgetSection,
+    /// The engine to launch for the run; its endpoint is what is measured.
+    pub engine: EngineSection,
 }
 
 /// The server under test: a live endpoint (`url`) or the simulated engine (`simulated`).
@@ -201,9 +204,13 @@ impl Recipe {
     pub fn changed_by(mut self, flags: Self) -> Self {
         if flags.target.simulated.is_some() {
             self.target = TargetSection { speed: self.target.speed, ..TargetSection::default() };
+            self.engine = EngineSection::default();
         } else if flags.target.url.is_some() {
             self.target = TargetSection { simulated: None, speed: None, ..self.target };
+            // A server that is named is there already.
+            self.engine = EngineSection::default();
         }
+        self.engine.change_by(flags.engine);
         // A way to search named in the flags has no use for another one's settings.
         let kind = flags.strategy.kind.or(flags.strategy.levels.is_some().then_some(StrategyName::Grid));
         if kind.is_some() && kind != self.strategy.kind {
@@ -257,6 +264,9 @@ impl Recipe {
             *path = rebased(path);
         }
         if let Some(Tokenizer(TokenizerPlan::File { path })) = &mut self.workload.tokenizer {
+            *path = rebased(path);
+        }
+        if let Some(path) = &mut self.engine.folder {
             *path = rebased(path);
         }
     }

@@ -55,6 +55,7 @@ pub(crate) fn plan() -> Plan {
         },
         trial: TrialPlan { requests: 200, min_seconds: 5.0, max_seconds: 60.0 },
         budget: Budget { seconds: Some(600.0), requests: None },
+        engine: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::plan::{Plan, TargetPlan};
+use crate::plan::{EnginePlan, Plan, Reset, TargetPlan, hide_in_arguments};
 
 /// Stands in the run folder's files where a secret was left out.
 pub const SECRET: &str = "<secret>";
@@ -23,7 +23,25 @@ pub(super) fn without_secrets(plan: &Plan) -> Plan {
             hide_in_field(name, value);
         }
     }
+    if let Some(engine) = &mut plan.engine {
+        hide_in_engine(engine);
+    }
     plan
+}
+
+fn hide_in_engine(engine: &mut EnginePlan) {
+    for (name, value) in &mut engine.env {
+        if crate::plan::names_a_secret(name) && !is_reference(value) {
+            SECRET.clone_into(value);
+        }
+    }
+    hide_in_arguments(&mut engine.launch, SECRET);
+    if let Some(stop) = &mut engine.stop {
+        hide_in_arguments(stop, SECRET);
+    }
+    if let Some(Reset::Command(reset)) = &mut engine.reset {
+        hide_in_arguments(reset, SECRET);
+    }
 }
 
 /// Hides the secrets of a free JSON value, by the names of its fields.
@@ -52,6 +70,13 @@ pub(super) fn left_out(plan: &Plan) -> Vec<String> {
             if value.to_string().contains(SECRET) {
                 places.push(format!("body field `{name}`"));
             }
+        }
+    }
+    if let Some(engine) = &plan.engine {
+        let hidden = engine.env.iter().filter(|(_, value)| *value == SECRET);
+        places.extend(hidden.map(|(name, _)| format!("variable `{name}` of the engine")));
+        if format!("{:?}{:?}{:?}", engine.launch, engine.stop, engine.reset).contains(SECRET) {
+            places.push("an argument of the engine's commands".to_owned());
         }
     }
     places

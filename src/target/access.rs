@@ -57,7 +57,11 @@ fn variable(name: &str, place: &str, environment: Environment<'_>) -> Result<Str
 }
 
 /// The text with each `${NAME}` replaced by the variable's value.
-fn filled_in(text: &str, place: &str, environment: Environment<'_>) -> Result<String, TargetError> {
+pub(super) fn filled_in(
+    text: &str,
+    place: &str,
+    environment: Environment<'_>,
+) -> Result<String, TargetError> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::loadgen::{ClientError, OpenError};
+use crate::target::managed::EngineFailure;
 use crate::workload::TokenizerError;
 
 /// A target that cannot be measured. Its text says on one line what was seen; the mend stands
@@ -188,6 +189,12 @@ pub enum TargetError {
         /// What was seen.
         detail: String,
     },
+    /// The engine that was launched for the run failed.
+    #[error(transparent)]
+    Engine(#[from] Box<EngineFailure>),
+    /// What is to be done before each load failed.
+    #[error("the reset before a load failed: {0}")]
+    Reset(String),
     /// The embedded engine could not be started.
     #[error("the embedded engine cannot be started: {0}")]
     Embedded(String),
@@ -212,6 +219,8 @@ impl TargetError {
             }
             Self::CaFile { .. } => "give the path of a PEM file with `--ca-file`",
             Self::Client(_) | Self::Open(_) | Self::Tokenizer(_) | Self::Embedded(_) => return None,
+            Self::Engine(failure) => return Some(failure.hint()),
+            Self::Reset(_) => "check `engine.reset`, or leave it out",
             Self::NoTokenize { .. } => {
                 "leave `--tokenizer` out, or name a local file: `--tokenizer tokenizer.json`"
             }
@@ -260,7 +269,10 @@ impl TargetError {
     /// Whether the server does not serve now: it cannot be reached, or has nothing but failures for
     /// a single request. Everything else is to be mended on this side.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::NotServing { .. } | Self::Tls { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::NotServing { .. } | Self::Tls { .. } | Self::Engine(_)
+        )
     }
 }
 

@@ -18,6 +18,7 @@ mod endpoint;
 mod engine;
 mod error;
 mod live;
+pub mod managed;
 mod models;
 mod prepare;
 mod probe;

@@ -9,6 +9,7 @@ mod closed_loop;
 mod connections;
 mod failures;
 mod layering;
+mod managed;
 mod quirks;
 mod secrets;
 mod simulator_agreement;

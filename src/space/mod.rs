@@ -1,0 +1,5 @@
+//! Engine settings (knobs) and their values.
+
+mod value;
+
+pub use value::KnobValue;
