@@ -7,10 +7,12 @@ mod flags;
 mod measure;
 mod output;
 mod recipes;
+mod report;
 mod search;
 mod selftest;
 mod simulate;
 mod stored;
+mod watch;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -44,6 +46,8 @@ enum Command {
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
+    Report(report::Report),
+    Watch(watch::Watch),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -79,6 +83,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Report(report) => report.run(),
+        Command::Watch(watch) => watch.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }
