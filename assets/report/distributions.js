@@ -37,10 +37,10 @@ function distributionChart(data, metric, heading, choose) {
   const lowest = (entry) => entry[metric].at.find((v) => v > 0) || 1e-6;
   const last = data.probabilities.length - 1;
   const limits = data.objectives.filter((o) => o.metric === metric && o.unit === "seconds");
-  const low = Math.max(1e-5, Math.min(...loads.map((entry) => quantileAt(data, entry[metric], 0.01) || lowest(entry))));
+  const low = Math.max(1e-5, Math.min(...loads.map((entry) => quantileAt(data, entry[metric], 0.05) || lowest(entry))));
   const high = Math.max(low * 3, ...loads.map((entry) => entry[metric].at[last]), ...limits.map((o) => o.threshold));
   const { svg, body, x, y, box } = plot({
-    x: { kind: "log", low: low * 0.95, high: high * 1.05, unit: "seconds", name: heading, wanted: 6 },
+    x: { kind: "log", low: low / 1.6, high: high * 1.05, unit: "seconds", name: heading, wanted: 6 },
     y: { kind: "linear", low: 0, high: 1, unit: "share", name: "share of samples" },
   });
   for (const o of limits) {
@@ -49,10 +49,9 @@ function distributionChart(data, metric, heading, choose) {
     svg.append(s("text", { class: "slo-text", x: at, y: box.top - 3, "text-anchor": "middle" }, `SLO ${o.limit}`));
     if (o.quantile !== null) body.append(s("line", { class: "slo", x1: box.left, x2: box.right, y1: y(o.quantile), y2: y(o.quantile), opacity: .5 }));
   }
-  const [first, end] = [Math.log(loads[0].load), Math.log(loads[loads.length - 1].load)];
   const spots = [];
-  const buttons = loads.map((entry) => {
-    const colour = ramp(end > first ? (Math.log(entry.load) - first) / (end - first) : 0);
+  const buttons = loads.map((entry, rank) => {
+    const colour = ramp(rank / Math.max(1, loads.length - 1));
     const curve = entry[metric];
     const line = s("path", { class: "line", stroke: colour, d: path(curve.at.map((v, i) => [x(Math.max(v, low * 0.5)), y(data.probabilities[i])])) });
     line.style.strokeWidth = entry.load === answer ? 2.6 : 1.6;
@@ -67,7 +66,7 @@ function distributionChart(data, metric, heading, choose) {
   hover(svg, spots);
   const drawn = loads.length < all.length ? `${loads.length} of ${all.length} loads are drawn. ` : "";
   return chart(`${heading} by load: share of samples at or below`, svg, h("div", { class: "legend" }, data.load_name, buttons),
-    `${drawn}Measured requests of valid trials, to 0.25 %.`);
+    `${drawn}Measured requests of valid trials, drawn to 0.25 %.`);
 }
 
 /** The quantile of a curve nearest to a probability. */

@@ -16,7 +16,7 @@ function make(node, attributes, children) {
     if (typeof value === "function") node.addEventListener(name, value);
     else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child);
+  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined) node.append(child);
   return node;
 }
 const h = (tag, attributes, ...children) => make(document.createElement(tag), attributes, children);
@@ -27,6 +27,7 @@ const s = (tag, attributes, ...children) => make(document.createElementNS(SVG, t
 function significant(value) {
   if (!Number.isFinite(value)) return "-";
   const size = Math.abs(value);
+  if (size >= 1000) return count(value.toFixed(0));
   return value.toFixed(size >= 99.95 || size === 0 ? 0 : size >= 9.995 ? 1 : 2);
 }
 function seconds(value) {
@@ -40,7 +41,9 @@ function seconds(value) {
   const minutes = Math.round(value / 60);
   return `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
 }
-const count = (value) => String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+function count(value) {
+  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+}
 const percent = (share) => `${significant(share * 100)} %`;
 const level = (value) => (Number.isInteger(value) ? count(value) : significant(value));
 
@@ -56,9 +59,10 @@ function figure(unit, value) {
 function short(unit, value) {
   const plain = (number, name) => `${Number(number.toPrecision(6))}${name}`;
   if (unit === "share") return plain(value * 100, " %");
-  if (unit !== "seconds" || value === 0) return value >= 10000 ? plain(value / 1000, "k") : plain(value, "");
-  if (value < 1e-3) return plain(value * 1e6, " µs");
-  if (value < 1) return plain(value * 1e3, " ms");
+  const size = Math.abs(value);
+  if (unit !== "seconds" || value === 0) return size >= 10000 ? plain(value / 1000, "k") : plain(value, "");
+  if (size < 1e-3) return plain(value * 1e6, " µs");
+  if (size < 1) return plain(value * 1e3, " ms");
   return plain(value, " s");
 }
 

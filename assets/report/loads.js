@@ -6,11 +6,25 @@ const BEYOND = 2.2;
 
 const drawnTrials = (data) => data.document.trials.filter((trial) => trial.kind !== "warmup" && loadOf(trial) > 0);
 
-function loadRange(data) {
+/** How far beyond the interval of the answer the charts reach that show what is around it. */
+const AROUND = 1.4;
+
+function loadRange(data, near) {
   const loads = drawnTrials(data).map(loadOf);
-  const low = Math.min(...loads), high = Math.max(...loads);
+  let low = Math.min(...loads), high = Math.max(...loads);
+  if (near) [low, high] = [Math.max(low, near.low / AROUND), Math.min(high, near.high * AROUND)];
   const margin = Math.max((high / low) ** 0.04, 1.05);
   return { kind: "log", low: low / margin, high: high * margin, name: data.load_name, unit: "" };
+}
+
+const inRange = (trials, near) => (near ? trials.filter((trial) => loadOf(trial) >= near.low / AROUND && loadOf(trial) <= near.high * AROUND) : trials);
+
+/** Where the charts may be drawn closer: an interval well within the loads that were tried. */
+function around(data) {
+  const { interval } = data.document.answer;
+  const trials = drawnTrials(data);
+  if (!interval || !(interval.high > 0) || inRange(trials, interval).length < 2) return null;
+  return inRange(trials, interval).length < trials.length ? interval : null;
 }
 
 /** The interval of the answer as a band, and the answer as a line. */
@@ -33,15 +47,15 @@ function trialText(data, trial, lines) {
   return [name, ...lines, `${trial.verdict}, ${count(trial.measured)} requests counted in ${seconds(trial.window_seconds)}`, trial.void_reason].filter(Boolean).join("\n");
 }
 
-function objectiveChart(data, index, choose) {
+function objectiveChart(data, index, choose, near) {
   const objective = data.objectives[index];
-  const points = drawnTrials(data).map((trial) => ({ trial, reading: trial.objectives[index] })).filter((p) => p.reading && p.reading.figure !== null);
+  const points = inRange(drawnTrials(data), near).map((trial) => ({ trial, reading: trial.objectives[index] })).filter((p) => p.reading && p.reading.figure !== null);
   if (!points.length) return null;
   const { threshold, unit } = objective;
   const valid = points.filter((p) => p.trial.verdict !== "void").map((p) => p.reading.figure);
   const largest = Math.max(threshold, ...(valid.length ? valid : points.map((p) => p.reading.figure)));
   const top = (objective.wants_large ? largest : Math.min(largest, threshold * BEYOND)) * 1.08 || 1;
-  const chartPlot = plot({ x: loadRange(data), y: { kind: "linear", low: 0, high: top, unit, name: objective.name } });
+  const chartPlot = plot({ x: loadRange(data, near), y: { kind: "linear", low: 0, high: top, unit, name: objective.name } });
   const { svg, body, x, y, box } = chartPlot;
   drawAnswer(data, chartPlot);
   const limit = y(threshold);
@@ -59,7 +73,7 @@ function objectiveChart(data, index, choose) {
       body.append(s("line", { class: `whisker ${trial.verdict}`, x1: place.x, x2: place.x, y1: y(interval[0]), y2: y(Math.min(interval[1], top)) }));
     svg.append(beyond ? s("path", { class: `mark ${trial.verdict}`, d: `M${place.x - 4} ${box.top + 9}L${place.x} ${box.top + 2}L${place.x + 4} ${box.top + 9}` , fill: "none", style: "fill:none" })
       : mark(trial.verdict, place.x, place.y, trial.kind));
-    const sure = interval ? ` (95 % CI ${figure(unit, interval[0])}–${figure(unit, interval[1])})` : "";
+    const sure = interval ? ` (95 % within the trial: ${figure(unit, interval[0])}–${figure(unit, interval[1])})` : "";
     const over = reading.of ? `${count(reading.over)} of ${count(reading.of)} samples beyond the limit` : null;
     spots.push({ ...place, text: trialText(data, trial, [`${objective.name} ${figure(unit, reading.figure)}${sure}`, over]), choose: () => choose(trial.id) });
   }
@@ -69,18 +83,19 @@ function objectiveChart(data, index, choose) {
     has("met") && [mark("met", 7, 7), "met"], has("missed") && [mark("missed", 7, 7), "missed"],
     has("undecided") && [mark("undecided", 7, 7), "undecided"], has("void") && [mark("void", 7, 7), "void"],
     points.some((p) => p.trial.kind === "navigate") && [mark("met", 7, 7, "navigate"), "pale: navigation, only steers"],
+    points.some((p) => objective.intervals[data.document.trials.indexOf(p.trial)]) && [s("line", { class: "whisker met", x1: 7, x2: 7, y1: 0, y2: 14 }), "95 % within the trial"],
     data.document.answer.interval && [sampleBox("band"), "interval of the answer"]);
   const above = points.filter((p) => p.reading.figure > top).length;
   return chart(`${objective.name} against load${objective.binding && data.objectives.length > 1 ? " (binding)" : ""}`, svg, key,
     above ? `${above} trial${above > 1 ? "s" : ""} above the top, marked at the edge.` : null);
 }
 
-function throughputChart(data, choose) {
-  const trials = drawnTrials(data);
+function throughputChart(data, choose, near) {
+  const trials = inRange(drawnTrials(data), near);
   if (!trials.length) return null;
   const valid = trials.filter((trial) => trial.verdict !== "void");
   const top = Math.max(...(valid.length ? valid : trials).map((trial) => trial.requests_per_second)) * 1.1 || 1;
-  const chartPlot = plot({ x: loadRange(data), y: { kind: "linear", low: 0, high: top, unit: "requests/s", name: "requests/s" } });
+  const chartPlot = plot({ x: loadRange(data, near), y: { kind: "linear", low: 0, high: top, unit: "requests/s", name: "requests/s" } });
   const { svg, body, x, y } = chartPlot;
   drawAnswer(data, chartPlot);
   const spots = [];
@@ -97,7 +112,7 @@ function throughputChart(data, choose) {
   }
   hover(svg, spots);
   return chart("Throughput and goodput against load, requests/s", svg,
-    legend([sampleLine("first"), "completed"], [sampleLine("second"), "good: within every limit of the SLO"]));
+    legend([sampleLine("first"), "completed"], [sampleLine("second"), "good: within every limit of the SLO"], trials.some((t) => t.kind === "navigate") && [s("circle", { class: "mark dot-second navigate", cx: 7, cy: 7, r: 3.6 }), "pale: navigation"]));
 }
 
 /** Each trial as a bar on the run's clock, as high as its load. */
@@ -126,5 +141,5 @@ function courseChart(data, choose, selected) {
     for (let px = from; px <= to + 1; px += 12) for (let py = at; py <= box.bottom; py += 14) spots.push({ x: Math.min(px, to), y: py, text, choose: () => choose(trial.id) });
   }
   hover(svg, spots, 15);
-  return chart("Course of the search: each trial as high as its load", svg, null, "A click opens a trial below.");
+  return chart("Course of the search: each trial as high as its load", svg, h("p", { class: "hint" }, "A click on a trial, here or in any chart, opens it below."));
 }

@@ -6,6 +6,7 @@
   const page = document.getElementById("page");
   const sort = { column: 0, down: false };
   let selected = null;
+  let close = false;
 
   const trials = () => data.document.trials;
   const trialOf = (id) => trials().find((trial) => trial.id === id);
@@ -30,11 +31,20 @@
     hideTip();
   }
 
-  const into = (id, ...children) => document.getElementById(id).replaceChildren(...children.flat().filter(Boolean));
+  const into = (id, ...children) => document.getElementById(id).replaceChildren(...children.flat(Infinity).filter(Boolean));
   const section = (id, heading) => h("section", {}, heading ? h("h2", {}, heading) : null, h("div", { id }));
 
   function drawCourse() {
     into("course", courseChart(data, choose, selected));
+  }
+
+  function drawCurves() {
+    const near = around(data), shown = close && near;
+    const curves = drawnTrials(data).length ? [...data.objectives.map((_, k) => objectiveChart(data, k, choose, shown)), throughputChart(data, choose, shown)].filter(Boolean) : [];
+    const turn = h("button", { click: () => { close = !close; drawCurves(); } }, shown ? "show all loads" : "show what is around the answer");
+    into("curves",
+      near ? h("div", { class: "bar" }, turn) : null,
+      curves.length ? h("div", { class: "grid" }, curves) : h("p", { class: "note" }, "Nothing has been measured."));
   }
 
   function drawTrial() {
@@ -84,8 +94,7 @@
       h("section", { id: "provenance" }, h("h2", {}, "Provenance"), provenance()),
     );
     drawCourse();
-    const curves = drawnTrials(data).length ? [...data.objectives.map((_, k) => objectiveChart(data, k, choose)), throughputChart(data, choose)].filter(Boolean) : [];
-    into("curves", curves.length ? h("div", { class: "grid" }, curves) : h("p", { class: "note" }, "Nothing has been measured."));
+    drawCurves();
     const spread = [distributionChart(data, "ttft", "TTFT", choose), distributionChart(data, "itl", "ITL", choose)].filter(Boolean);
     into("distributions", spread.length ? h("div", { class: "grid" }, spread) : h("p", { class: "note" }, "There are no measured requests to tell."));
     drawTrial();

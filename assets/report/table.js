@@ -21,7 +21,7 @@ function columns(data) {
     { name: "output\ntok/s", value: (t) => t.output_tokens_per_second, text: (t) => significant(t.output_tokens_per_second) },
     { name: "counted\nrequests", value: (t) => t.measured, text: (t) => count(t.measured) },
     { name: "failed", value: (t) => t.requests.failed, text: (t) => count(t.requests.failed) },
-    { name: "began", value: (t) => t.began, text: (t) => seconds(t.began) },
+    { name: "began", value: (t) => t.began, text: (t) => `${t.began.toFixed(1)} s` },
     { name: "length", value: (t) => t.seconds, text: (t) => seconds(t.seconds) },
   ];
 }

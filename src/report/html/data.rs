@@ -2,15 +2,21 @@
 
 use serde::Serialize;
 
+use super::digits;
 use super::histogram::PROBABILITIES;
 use super::requests::{LoadCurves, Requests, TrialSeries};
 use super::telemetry::{self, TelemetrySeries};
 use crate::plan::{Plan, TargetPlan};
-use crate::report::document::{Document, TrialFigures};
+use crate::report::document::Document;
 use crate::report::terminal::{facts, remarks};
 use crate::report::{series, words};
 use crate::run::{Contents, PLAN_FILE};
+use crate::search::TrialKind;
 use crate::slo::{Metric, Objective, Stat};
+use crate::verdict::Reading;
+
+/// A reading with a variance like this has too few samples to tell one.
+const UNTOLD: f64 = 1.0;
 
 /// Everything that the page shows.
 #[derive(Clone, Debug, Serialize)]
@@ -111,10 +117,13 @@ impl<'a> Page<'a> {
             load_name: words::load_axis(document),
             objectives: (0..)
                 .zip(&plan.slo.objectives)
-                .map(|(i, o)| ObjectiveView::new(document, plan, i, o))
+                .map(|(i, o)| ObjectiveView::new(document, contents, i, o))
                 .collect(),
             throughput: series::by_load(document, |trial| Some(trial.requests_per_second)),
-            goodput: series::by_load(document, |trial| Some(trial.goodput)),
+            // A navigation is too short for its share of good requests to be drawn through.
+            goodput: series::by_load(document, |trial| {
+                (trial.kind != TrialKind::Navigate).then_some(trial.goodput)
+            }),
             probabilities: &PROBABILITIES,
             loads: requests.by_load(&document.trials),
             trials: requests.series(&document.trials),
@@ -131,7 +140,8 @@ impl<'a> Page<'a> {
 }
 
 impl ObjectiveView {
-    fn new(document: &Document, plan: &Plan, index: usize, objective: &Objective) -> Self {
+    fn new(document: &Document, contents: &Contents, index: usize, objective: &Objective) -> Self {
+        let (plan, outcomes) = (&contents.plan, contents.outcomes());
         Self {
             text: objective.to_string(),
             name: words::name(objective),
@@ -151,21 +161,19 @@ impl ObjectiveView {
             wants_large: objective.op.wants_large(),
             binding: series::binding(document, plan).is_some_and(|(binding, _)| binding == index),
             curve: series::of_objective(document, index),
-            intervals: document.trials.iter().map(|trial| interval(trial, objective)).collect(),
+            intervals: outcomes.map(|outcome| interval(outcome.readings.get(index)?, objective)).collect(),
         }
     }
 }
 
-/// The interval of an objective's figure in a trial, where the trial tells one.
-fn interval(trial: &TrialFigures, objective: &Objective) -> Option<(f64, f64)> {
-    let samples = trial.metrics.get(objective.metric.name())?;
-    let interval = match objective.stat {
-        Stat::Percentile(50.0) => samples.p50_interval,
-        Stat::Percentile(95.0) => samples.p95_interval,
-        Stat::Percentile(99.0) => samples.p99_interval,
-        _ => None,
-    }?;
-    Some((interval.low, interval.high?))
+/// The 95 % interval of an objective's figure as the trial itself tells it: the reading's variance is
+/// that of the figure's logarithm. Whether the server's mood was another one at that time it cannot
+/// tell; the interval of the answer can.
+fn interval(reading: &Reading, objective: &Objective) -> Option<(f64, f64)> {
+    let told = objective.metric.is_time() && reading.variance < UNTOLD;
+    let figure = reading.figure.filter(|&figure| told && figure > 0.0)?;
+    let factor = (1.96 * reading.variance.sqrt()).exp();
+    Some((digits(figure / factor, 4), digits(figure * factor, 4)))
 }
 
 /// What was measured, and when.

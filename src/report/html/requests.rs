@@ -28,7 +28,6 @@ pub(crate) struct Requests {
 #[derive(Clone, Debug, Default)]
 struct OfTrial {
     dots: Vec<Dot>,
-    ttft: Histogram,
     itl: Histogram,
 }
 
@@ -68,7 +67,7 @@ pub(crate) struct TrialSeries {
     pub stalls: Vec<(f64, f64)>,
     /// Requests, of which not all may be drawn.
     pub dots: Dots,
-    /// Distribution of TTFT over the measured requests.
+    /// Distribution of TTFT over the measured requests that were sent since the trial began.
     pub ttft: Option<Curve>,
     /// Distribution of ITL over them.
     pub itl: Option<Curve>,
@@ -119,9 +118,6 @@ impl Requests {
         };
         of_trial.dots.push(Dot { sent: record.sent, ttft: record.ttft(), state });
         if counted && record.is_completed() {
-            if let Some(ttft) = record.ttft() {
-                of_trial.ttft.add(ttft);
-            }
             record.for_each_itl(|gap| of_trial.itl.add(gap));
         }
     }
@@ -169,7 +165,7 @@ impl Requests {
                 tokens: rate(&|a, b| self.ticks.tokens(a, b) as f64),
                 stalls: stalls.into_iter().map(|(a, b)| (since_began(a), since_began(b))).collect(),
                 dots: dots(&of_trial.dots, most, since_began),
-                ttft: of_trial.ttft.curve(),
+                ttft: of_trial.ttft(trial.began).curve(),
                 itl: of_trial.itl.curve(),
             })
         };
@@ -178,23 +174,37 @@ impl Requests {
 
     /// The distributions by load, ascending.
     pub(crate) fn by_load(&self, trials: &[TrialFigures]) -> Vec<LoadCurves> {
-        let mut loads: Vec<(f64, Vec<u32>)> = Vec::new();
+        let mut loads: Vec<(f64, Vec<&TrialFigures>)> = Vec::new();
         for trial in trials.iter().filter(|trial| trial.is_valid()) {
             match loads.iter_mut().find(|(load, _)| *load == trial.load.value()) {
-                Some((_, ids)) => ids.push(trial.id),
-                None => loads.push((trial.load.value(), vec![trial.id])),
+                Some((_, at_load)) => at_load.push(trial),
+                None => loads.push((trial.load.value(), vec![trial])),
             }
         }
         loads.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let curves = |(load, trials): (f64, Vec<u32>)| {
+        let curves = |(load, trials): (f64, Vec<&TrialFigures>)| {
             let (mut ttft, mut itl) = (Histogram::default(), Histogram::default());
-            for of_trial in trials.iter().filter_map(|id| self.trials.get(id)) {
-                ttft.merge(&of_trial.ttft);
-                itl.merge(&of_trial.itl);
+            for trial in &trials {
+                if let Some(of_trial) = self.trials.get(&trial.id) {
+                    ttft.merge(&of_trial.ttft(trial.began));
+                    itl.merge(&of_trial.itl);
+                }
             }
+            let trials = trials.iter().map(|trial| trial.id).collect();
             LoadCurves { load, trials, ttft: ttft.curve(), itl: itl.curve() }
         };
         loads.into_iter().map(curves).filter(|curves| curves.ttft.is_some() || curves.itl.is_some()).collect()
+    }
+}
+
+impl OfTrial {
+    /// TTFT of the measured requests that were sent since the trial began: a short trial of a
+    /// navigation counts others too, which tell of the load before.
+    fn ttft(&self, began: f64) -> Histogram {
+        let mut histogram = Histogram::default();
+        let counted = |dot: &&Dot| dot.state == state::MEASURED && dot.sent >= began;
+        self.dots.iter().filter(counted).filter_map(|dot| dot.ttft).for_each(|ttft| histogram.add(ttft));
+        histogram
     }
 }
 
