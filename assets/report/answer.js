@@ -18,7 +18,7 @@ function intervalText(interval, write) {
 }
 
 function card(field, value, label, text, small, below) {
-  return h("div", { class: "card" }, h("span", {}, label),
+  return h("div", { class: "card", "data-long": text.length > 12 }, h("span", {}, label),
     h("b", { "data-field": field, "data-value": value }, text, small ? h("small", {}, ` ${small}`) : null),
     below ? h("span", {}, below) : null);
 }

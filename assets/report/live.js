@@ -36,7 +36,8 @@ function follow(data, draw) {
       if (data.live.over && !news.page) return;
     } catch {
       missed += 1;
-      if (!data.ended && missed > 2) place.textContent = "the program that measures does not answer any more; this is the last state";
+      if (data.ended) place.textContent = "the run has ended";
+      else if (missed > 2) place.textContent = "the program that measures does not answer any more; this is the last state";
       if (data.ended || missed > 30) return;
     }
     setTimeout(ask, PERIOD);

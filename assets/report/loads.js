@@ -141,5 +141,7 @@ function courseChart(data, choose, selected) {
     for (let px = from; px <= to + 1; px += 12) for (let py = at; py <= box.bottom; py += 14) spots.push({ x: Math.min(px, to), y: py, text, choose: () => choose(trial.id) });
   }
   hover(svg, spots, 15);
-  return chart("Course of the search: each trial as high as its load", svg, h("p", { class: "hint" }, "A click on a trial, here or in any chart, opens it below."));
+  const course = chart("Course of the search: each trial as high as its load", svg, h("p", { class: "hint" }, "A click on a trial, here or in any chart, opens it below."));
+  course.classList.add("wide");
+  return course;
 }

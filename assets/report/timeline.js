@@ -61,8 +61,8 @@ function timeline(data, trial) {
   }
   axisX(svg, x, { left: LEFT, right: RIGHT, bottom }, { unit: "seconds", name: "time since the trial began", wanted: 12 });
   crosshair(svg, data, trial, series, x, bottom, spots);
-  return h("figure", {},
-    legend([sampleBox("warm"), trial.kind === "warmup" ? "warm-up: not counted" : "before the level had settled: not counted"],
+  return h("figure", { class: "wide" },
+    legend([sampleBox("warm"), trial.kind === "warmup" ? "warm-up: not counted" : "before the level had settled"],
       series.stalls.length > 0 && [sampleBox("stall"), `stall: no token from any request while responses were under way (${series.stalls.length})`]),
     svg, h("figcaption", {}, dotsNote(series)));
 }
@@ -79,7 +79,7 @@ function dotsNote({ dots, step }) {
 function steps(g, x, y, at, values, step, end, kind) {
   let d = "";
   values.forEach((value, k) => {
-    const from = x(at[k]).toFixed(1), to = x(Math.min(at[k] + step, end)).toFixed(1), v = y(value).toFixed(1);
+    const from = x(at[k]).toFixed(1), to = x(k + 1 < values.length ? at[k] + step : end).toFixed(1), v = y(value).toFixed(1);
     d += `${k ? "L" : "M"}${from} ${v}L${to} ${v}`;
   });
   g.append(s("path", { class: `line ${kind}`, d }));

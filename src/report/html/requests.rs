@@ -139,8 +139,11 @@ impl Requests {
             // Long requests may have been sent long before; their trial is what is to be seen.
             let from = first.max(trial.began - 0.5 * length).max(0.0);
             let step = bin_length((trial.ended - from) / BINS);
-            let bins = ((trial.ended - from) / step).ceil().max(1.0) as usize;
-            let edges: Vec<f64> = (0..=bins).map(|bin| (from + step * bin as f64).min(trial.ended)).collect();
+            // The last bin is up to half a bin longer or shorter: none is too short to tell a rate.
+            let bins = ((trial.ended - from) / step).round().max(1.0) as usize;
+            let edges: Vec<f64> = (0..=bins)
+                .map(|bin| if bin == bins { trial.ended } else { from + step * bin as f64 })
+                .collect();
             let rate = |count: &dyn Fn(f64, f64) -> f64| {
                 edges
                     .windows(2)
