@@ -94,7 +94,8 @@ fn nothing_in_a_run_can_become_part_of_the_page() {
 #[test]
 fn the_page_needs_nothing_from_elsewhere() {
     let (_base, contents) = stored(&sample::plan(), Value::Null, 5);
-    let html = render(&contents, &Document::of_run(&contents));
+    // What is within the page may be named.
+    let html = render(&contents, &Document::of_run(&contents)).replace("url(#", "");
     for way in ["src=", "@import", "url(", "href=\"http", "import("] {
         assert!(!html.contains(way), "{way}");
     }
