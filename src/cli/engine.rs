@@ -3,14 +3,16 @@
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use plimsoll::controller::{self, ControllerError, Found};
 use plimsoll::loadgen::process_cpu_seconds;
 use plimsoll::plan::Plan;
+use plimsoll::report::live::{Feed, Watched};
 use plimsoll::report::terminal::{self, Screen, Style};
-use plimsoll::report::{Document, TrialDocument, progress, write_files};
-use plimsoll::run::{Contents, Cost, Observer, RunFolder};
+use plimsoll::report::{Document, TrialDocument, progress, write_all};
+use plimsoll::run::{Contents, Cost, Observer, RunFolder, Silent};
 use plimsoll::search::{self, SearchOutcome, TrialKind, TrialOutcome};
 use plimsoll::sim::http::{Options, serve};
 use plimsoll::sim::presets::Preset;
@@ -22,6 +24,7 @@ use tokio::sync::watch;
 use super::complaint::Complaint;
 use super::exit::ExitCode;
 use super::output::print;
+use super::watch::{PageServer, Served};
 
 /// Where results go.
 #[derive(Clone, Debug)]
@@ -48,21 +51,29 @@ pub struct SimulateSettings {
 }
 
 /// Searches as `plan` says.
-pub async fn search(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode> {
-    let (found, contents) = measure_all(&plan, &settings).await?;
+pub async fn search(plan: Plan, settings: Settings, page: Option<SocketAddr>) -> anyhow::Result<ExitCode> {
+    // Before anything is sent: a port that is taken costs no load.
+    let page = match page {
+        Some(address) => Some(PageServer::bind(address).await?),
+        None => None,
+    };
+    let (found, contents, served) = measure_all(&plan, &settings, page).await?;
     finish(&plan, &contents, &settings)?;
+    if let Some(served) = served {
+        served.end().await;
+    }
     Ok(exit_code(&found))
 }
 
 /// Measures the one load of `plan` (`load.min`), with a trial of the size of `plan.trial`.
 pub async fn measure(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode> {
-    let (found, contents) = measure_all(&plan, &settings).await?;
+    let (found, contents, _) = measure_all(&plan, &settings, None).await?;
     let measured = |outcome: &&TrialOutcome| outcome.spec.kind == TrialKind::Measure;
     let Some(outcome) = found.outcomes.iter().rev().find(measured) else {
         let why = found.cut_short.unwrap_or_else(|| "no trial was finished".to_owned());
         return Err(Complaint::new(ExitCode::Void, format!("nothing was measured: {why}")).into());
     };
-    write_files(&contents.path, &Document::of_run(&contents), &plan)?;
+    write_all(&contents.path, &contents, &Document::of_run(&contents))?;
     let document = TrialDocument::new(&plan, outcome, &contents.warnings);
     if settings.json {
         print(&document.to_json())?;
@@ -93,7 +104,8 @@ pub async fn resume(path: &Path, settings: Settings) -> anyhow::Result<ExitCode>
         return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
     }
     let outcomes: Vec<TrialOutcome> = past.outcomes().cloned().collect();
-    let found = run(&plan, &mut folder, &outcomes, past.cost, &settings).await?;
+    let mut observer = observer(&settings);
+    let found = run(&plan, &mut folder, &outcomes, past.cost, settings.quiet, observer.as_mut()).await?;
     folder.close()?;
     let contents = Contents::read(path)?;
     finish(&plan, &contents, &settings)?;
@@ -142,14 +154,25 @@ pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Answered)
 }
 
-async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found, Contents)> {
+async fn measure_all(
+    plan: &Plan,
+    settings: &Settings,
+    page: Option<PageServer>,
+) -> anyhow::Result<(Found, Contents, Option<Served>)> {
     // Made before anything is sent: a folder that cannot be written to costs no load.
     let mut folder = RunFolder::create(Some(&settings.out), &plan.name, plan)?;
     let path = folder.path().to_owned();
-    let result = run(plan, &mut folder, &[], Cost::default(), settings).await;
+    let mut observer = observer(settings);
+    let served = page.map(|page| {
+        let status = Arc::default();
+        let inner = std::mem::replace(&mut observer, Box::new(Silent));
+        observer = Box::new(Watched::new(inner, Arc::clone(&status)));
+        page.serve(Feed::new(&path, Some(status)))
+    });
+    let result = run(plan, &mut folder, &[], Cost::default(), settings.quiet, observer.as_mut()).await;
     folder.close()?;
     match result {
-        Ok(found) => Ok((found, Contents::read(&path)?)),
+        Ok(found) => Ok((found, Contents::read(&path)?, served)),
         Err(error) => {
             // Nothing was measured: an empty run is of no use to anybody, unless it has an engine's log.
             if !was_launched(&path) && Contents::read(&path).is_ok_and(|contents| contents.trials.is_empty())
@@ -166,13 +189,14 @@ async fn run(
     folder: &mut RunFolder,
     past: &[TrialOutcome],
     spent: Cost,
-    settings: &Settings,
+    quiet: bool,
+    observer: &mut dyn Observer,
 ) -> anyhow::Result<Found> {
     let interrupt = interrupts();
-    let Some(engine) = launch(plan, folder.path(), settings, interrupt.clone()).await? else {
-        return run_on(plan, None, folder, past, spent, settings, interrupt).await;
+    let Some(engine) = launch(plan, folder.path(), quiet, interrupt.clone()).await? else {
+        return run_on(plan, None, folder, past, spent, observer, interrupt).await;
     };
-    let found = run_on(&engine.plan(plan), Some(&engine), folder, past, spent, settings, interrupt).await;
+    let found = run_on(&engine.plan(plan), Some(&engine), folder, past, spent, observer, interrupt).await;
     // A server that hangs misses every SLO, which says nothing of its capacity.
     let found = match found {
         Ok(found) if matches!(found.answer.outcome, SearchOutcome::MissedAtLowest | SearchOutcome::Void) => {
@@ -191,11 +215,10 @@ async fn run(
 async fn launch(
     plan: &Plan,
     folder: &Path,
-    settings: &Settings,
+    quiet: bool,
     interrupt: watch::Receiver<bool>,
 ) -> anyhow::Result<Option<Running>> {
     let Some(engine) = &plan.engine else { return Ok(None) };
-    let quiet = settings.quiet;
     let mut tell = |line: &str| {
         if !quiet {
             eprintln!("engine: {line}");
@@ -217,22 +240,24 @@ async fn run_on(
     folder: &mut RunFolder,
     past: &[TrialOutcome],
     spent: Cost,
-    settings: &Settings,
+    observer: &mut dyn Observer,
     interrupt: watch::Receiver<bool>,
 ) -> anyhow::Result<Found> {
     let mut prepared = prepare(plan, interrupt).await.map_err(target_complaint)?;
-    let level = if settings.quiet { progress::Level::Quiet } else { progress::Level::Normal };
-    let mut observer: Box<dyn Observer> = progress::for_stderr(level);
     observer.run_started(plan, &prepared.live.endpoint().description.to_string());
     for note in &prepared.live.endpoint().description.notes {
         tracing::info!("{note}");
     }
     let mut target = Attended::new(&mut prepared.live, engine);
     folder.target_described(target.describe())?;
-    let found = controller::search(plan, &mut target, folder, past, spent, observer.as_mut()).await;
+    let found = controller::search(plan, &mut target, folder, past, spent, observer).await;
     // The client's CPU only: the embedded engine runs in this process too.
     tracing::debug!("{:.2} CPU-s of this process", process_cpu_seconds());
     found.map_err(complaint)
+}
+
+fn observer(settings: &Settings) -> Box<dyn Observer> {
+    progress::for_stderr(if settings.quiet { progress::Level::Quiet } else { progress::Level::Normal })
 }
 
 /// Turns true at the first Ctrl-C; the second ends the process at once.
@@ -255,7 +280,7 @@ fn interrupts() -> watch::Receiver<bool> {
 /// Writes the files and prints the answer.
 fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Result<()> {
     let document = Document::of_run(contents);
-    write_files(&contents.path, &document, plan)?;
+    write_all(&contents.path, contents, &document)?;
     if settings.json {
         print(&document.to_json())?;
     } else {
@@ -269,7 +294,8 @@ fn exit_code(found: &Found) -> ExitCode {
     code_of(found.answer.outcome)
 }
 
-fn exit_of(contents: &Contents) -> ExitCode {
+/// The exit code that goes with a stored run's answer.
+pub fn exit_of(contents: &Contents) -> ExitCode {
     contents.ended.as_ref().map_or(ExitCode::Interrupted, |ended| code_of(ended.answer.outcome))
 }
 

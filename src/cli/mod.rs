@@ -8,10 +8,12 @@ mod measure;
 mod output;
 mod plan;
 mod recipes;
+mod report;
 mod search;
 mod selftest;
 mod simulate;
 mod stored;
+mod watch;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -46,6 +48,8 @@ enum Command {
     Resume(stored::Resume),
     Replay(stored::Replay),
     Plan(Box<plan::Plan>),
+    Report(report::Report),
+    Watch(watch::Watch),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -82,6 +86,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),
         Command::Plan(plan) => plan.run(),
+        Command::Report(report) => report.run(),
+        Command::Watch(watch) => watch.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }

@@ -1,5 +1,7 @@
 //! `plimsoll search`.
 
+use std::net::SocketAddr;
+
 use clap::Args;
 use plimsoll::recipe::{
     Bounds, BudgetSection, Count, Duration, LoadSection, Precision, Purpose, Recipe, StrategyName,
@@ -22,6 +24,10 @@ pub struct Search {
 
     #[command(flatten)]
     common: CommonFlags,
+
+    /// Show the report live in a browser, at this address; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Output")]
+    serve: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]
@@ -63,7 +69,8 @@ Examples:
   plimsoll search
   plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms' --slo 'itl p95 < 50ms'
   plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m
-  plimsoll search --launch 'llama-server -m model.gguf --port {port}' --slo 'ttft p95 < 500ms'";
+  plimsoll search --launch 'llama-server -m model.gguf --port {port}' --slo 'ttft p95 < 500ms'
+  plimsoll search --serve 127.0.0.1:8088";
 
 impl Search {
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -82,6 +89,6 @@ impl Search {
                 ..Recipe::default()
             },
         )?;
-        block_on(engine::search(plan, settings))
+        block_on(engine::search(plan, settings, self.serve))
     }
 }

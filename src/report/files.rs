@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::document::Document;
-use super::{csv, plot};
+use super::{csv, html, plot};
 use crate::plan::Plan;
-use crate::run::{RunError, write_file};
+use crate::run::{Contents, RunError, write_file};
 
 /// A report that could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -37,6 +37,22 @@ pub fn write_files(folder: &Path, document: &Document, plan: &Plan) -> Result<Ve
     if let Some(picture) = plot::png(document, plan)? {
         written.push(write_file(folder, "curve.png", &picture)?);
     }
+    Ok(written)
+}
+
+/// Writes the files of [`write_files`] and `report.html` of a run into `folder`, which is the run's own
+/// unless it is another.
+///
+/// # Errors
+/// See [`write_files`].
+pub fn write_all(
+    folder: &Path,
+    contents: &Contents,
+    document: &Document,
+) -> Result<Vec<PathBuf>, ReportError> {
+    let mut written = write_files(folder, document, &contents.plan)?;
+    let page = html::render(contents, document);
+    written.push(write_file(folder, "report.html", page.as_bytes())?);
     Ok(written)
 }
 

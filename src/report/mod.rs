@@ -1,12 +1,15 @@
 //! What a run has to say, for people and for programs.
 //!
 //! [`Document`] is the whole answer as data (`summary.json`); the terminal's screen, the plots and
-//! the table are drawn from it and from the plan, so that an old run can be drawn anew.
+//! the table are drawn from it and from the plan, so that an old run can be drawn anew. [`html`]
+//! draws the requests too; [`live`] shows the same page while the run goes on.
 
 pub mod csv;
 pub mod document;
 mod files;
 pub mod fleet;
+pub mod html;
+pub mod live;
 pub mod plot;
 pub mod progress;
 mod series;
@@ -14,7 +17,7 @@ pub mod terminal;
 mod words;
 
 pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};
-pub use files::{ReportError, write_files};
+pub use files::{ReportError, write_all, write_files};
 pub use progress::Level;
 
 /// The document of the fabricated search, for tests of every form of the report.

@@ -145,7 +145,7 @@ fn standing(slo: &Slo, spec: &TrialSpec, progress: &Progress, style: Style) -> S
 }
 
 /// What came of a trial.
-fn ended(slo: &Slo, outcome: &TrialOutcome, style: Style) -> String {
+pub fn ended(slo: &Slo, outcome: &TrialOutcome, style: Style) -> String {
     let ink = match outcome.verdict {
         Verdict::Met => Ink::Good,
         Verdict::Missed => Ink::Bad,

@@ -85,6 +85,13 @@ fn load_name(load: Load) -> &'static str {
     }
 }
 
+/// What the loads of a run are, as an axis is labelled.
+pub(crate) fn load_axis(document: &Document) -> &'static str {
+    match document.answer.load.or(document.trials.first().map(|trial| trial.load)) {
+        Some(Load::Concurrency(_)) | None => "concurrent requests",
+    }
+}
+
 /// A load's level without its unit.
 pub(crate) fn level(value: f64) -> String {
     format!("{value:.0}")

@@ -140,6 +140,18 @@ impl Contents {
         Ok(found)
     }
 
+    /// The records of requests that ended after the last trial.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn late_records(&self) -> Result<Vec<RequestRecord>, RunError> {
+        let mut found = Vec::new();
+        if let Some(frame) = self.ended.as_ref().and_then(|ended| ended.records) {
+            records::visit(&self.path.join(RECORDS_FILE), frame, &mut |record| found.push(record))?;
+        }
+        Ok(found)
+    }
+
     fn frames(&self) -> impl Iterator<Item = Frame> {
         let last = self.ended.iter().filter_map(|ended| ended.records);
         self.trials.iter().filter_map(|trial| trial.records).chain(last)

@@ -45,6 +45,13 @@ pub const JOURNAL_FILE: &str = "journal.jsonl";
 /// Name of the requests' records within a run folder.
 pub const RECORDS_FILE: &str = "requests.jsonl.zst";
 
+/// Whether a process is writing to a run folder at this moment.
+pub fn is_being_written(path: &std::path::Path) -> bool {
+    let Ok(journal) = std::fs::File::open(path.join(JOURNAL_FILE)) else { return false };
+    // Let go at once, when the file is closed.
+    matches!(journal.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+}
+
 /// Removes a run folder in which nothing was measured. What cannot be removed stays.
 pub fn discard(path: &std::path::Path) {
     if let Some(out) = path.parent() {

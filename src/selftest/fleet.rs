@@ -78,6 +78,7 @@ pub fn measure(preset: &Preset, seed: u64) -> Result<Option<Server>, SloError> {
         strategy: StrategyPlan::Adaptive { precision },
         workload: WorkloadPlan { isl: preset.isl, osl: preset.osl, tokenizer: TokenizerPlan::Auto },
         trial: TrialPlan { requests: 200, min_seconds: 1.0, max_seconds: 600.0 },
+        engine: None,
         budget: Budget::default(),
     };
     let answer = strategy.answer();

@@ -42,8 +42,18 @@ fn help_of_selftest() {
 }
 
 #[test]
+fn help_of_report() {
+    insta::assert_snapshot!(help(&["report", "--help"]));
+}
+
+#[test]
+fn help_of_watch() {
+    insta::assert_snapshot!(help(&["watch", "--help"]));
+}
+
+#[test]
 fn each_commands_help_has_an_example() {
-    for command in ["search", "measure", "simulate", "recipes", "selftest"] {
+    for command in ["search", "measure", "simulate", "recipes", "selftest", "report", "watch"] {
         assert!(help(&[command, "--help"]).contains(&format!("  plimsoll {command}")), "{command}");
     }
 }

@@ -30,7 +30,7 @@ impl Target for Virtual {
     }
 }
 
-fn plan() -> Plan {
+pub fn plan() -> Plan {
     let recipe = Recipe::from_toml("[load]\nconcurrency = \"1..256\"\n", "test").unwrap();
     recipe.into_plan(Some("test"), Purpose::Search).unwrap()
 }
@@ -48,7 +48,7 @@ fn resumed(past: &Contents, folder: &mut RunFolder, outcomes: &[TrialOutcome]) -
 }
 
 /// The folder of a finished search.
-fn finished(out: &Path, plan: &Plan) -> std::path::PathBuf {
+pub fn finished(out: &Path, plan: &Plan) -> std::path::PathBuf {
     let mut folder = RunFolder::create(Some(out), "test", plan).unwrap();
     let found = search(plan, &mut folder, &[], 1);
     assert_eq!(found.answer.outcome, SearchOutcome::Found);

@@ -9,5 +9,6 @@ mod table;
 mod trial;
 
 pub use screen::{Screen, search};
+pub(crate) use screen::{facts, remarks};
 pub use style::Style;
 pub use trial::trial;

@@ -66,8 +66,8 @@ pub fn search(screen: &Screen, style: Style) -> String {
     out
 }
 
-/// The figures beside the answer.
-fn facts(document: &Document) -> Vec<(&'static str, String)> {
+/// The figures beside the answer, as label and text.
+pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
     let answer = &document.answer;
     let mut facts = Vec::new();
     if let Some(goodput) = answer.goodput {
@@ -115,8 +115,8 @@ fn round(probability: f64) -> f64 {
     ((probability * 100.0).round() / 100.0).min(0.99)
 }
 
-/// Why trials were void, warnings and notes; each text once.
-fn remarks(document: &Document) -> Vec<(&'static str, Ink, String)> {
+/// Why trials were void, warnings and notes, as kind and text; each text once.
+pub(crate) fn remarks(document: &Document) -> Vec<(&'static str, Ink, String)> {
     let mut remarks: Vec<(&'static str, Ink, String)> = Vec::new();
     let mut causes: Vec<&str> = Vec::new();
     for trial in document.trials.iter().filter(|trial| trial.verdict == VerdictWord::Void) {
