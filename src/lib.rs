@@ -6,6 +6,7 @@
 pub mod controller;
 pub mod loadgen;
 pub mod metrics;
+pub mod observed;
 pub mod plan;
 pub mod recipe;
 pub mod report;
@@ -17,6 +18,7 @@ pub mod sim;
 pub mod slo;
 pub mod stats;
 pub mod target;
+pub mod telemetry;
 pub mod trial;
 pub mod units;
 pub mod verdict;

@@ -37,6 +37,32 @@ pub struct Plan {
     pub trial: TrialPlan,
     /// What the search may cost.
     pub budget: Budget,
+    /// What is looked at beside the requests.
+    #[serde(default)]
+    pub telemetry: TelemetryPlan,
+}
+
+/// What is looked at beside the requests. The server's metrics and this machine always are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetryPlan {
+    /// Whether the GPUs of this machine are read.
+    pub gpu: GpuChoice,
+    /// URL of a DCGM exporter that tells of the server's GPUs instead.
+    pub dcgm: Option<String>,
+}
+
+/// Whether the GPUs of this machine are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuChoice {
+    /// Where the endpoint is on this machine and a driver is there.
+    #[default]
+    Auto,
+    /// Always; a run without them is refused.
+    Required,
+    /// Never.
+    Off,
 }
 
 /// The server under test.

@@ -23,6 +23,9 @@ pub(super) fn without_secrets(plan: &Plan) -> Plan {
             hide_in_field(name, value);
         }
     }
+    if let Some(url) = &mut plan.telemetry.dcgm {
+        *url = hide_in_url(url);
+    }
     plan
 }
 
