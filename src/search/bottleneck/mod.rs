@@ -31,8 +31,13 @@ use crate::verdict::{Verdict, VoidReason};
 
 /// Share of the time that prompts must take to be called the limit.
 const PREFILL_SHARE: f64 = 0.7;
-/// The same from which they are named as a part of it.
+/// The same where only the curves tell that requests queue for nothing else: the share is an estimate.
+const PREFILL_SURELY: f64 = 0.8;
+/// The share from which prompts are named as a part of it.
 const PREFILL_PART: f64 = 0.5;
+/// The share from which, of a queue that only the curves show, it cannot be told whether prompts or
+/// something else hold it up.
+const PREFILL_MAYBE: f64 = 0.6;
 /// Steps that a request may wait for its first token without being called queued.
 const QUEUED_STEPS: f64 = 4.0;
 /// Growth of a token's time from which the step is said to have grown.
@@ -278,12 +283,8 @@ impl Shares {
         }
     }
 
-    fn prompts_are_the_limit(&self) -> bool {
-        self.prefill.is_some_and(|share| share >= PREFILL_SHARE)
-    }
-
-    fn prompts_have_a_part(&self) -> bool {
-        self.prefill.is_some_and(|share| share >= PREFILL_PART)
+    fn prompts_take(&self, share: f64) -> bool {
+        self.prefill.is_some_and(|taken| taken >= share)
     }
 
     fn words_of_prompts(&self) -> Option<String> {
@@ -356,7 +357,9 @@ fn by_server(server: &ServerView, binding: Binding, near: &Level, shares: &Share
         );
         return Some(Found::new(Network, Confidence::Medium, [evidence]));
     }
-    if shares.prompts_are_the_limit() {
+    // Nothing else keeps prompts waiting: each step takes as many of their tokens as it may.
+    let held_up = queued && !pinned && !full && binding == Binding::First && server.kv_mean.is_some();
+    if shares.prompts_take(if held_up { PREFILL_PART } else { PREFILL_SHARE }) {
         let mut evidence: Vec<String> = shares.words_of_prompts().into_iter().collect();
         if let Some(waiting) = server.waiting_mean.filter(|_| queued) {
             evidence.push(format!(
@@ -380,11 +383,12 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
     use BottleneckKind::{Decode, Prefill, Queue, Unknown};
     let sure = if server.is_some() { Confidence::High } else { Confidence::Medium };
     let queued = server.and_then(|server| server.waiting_share).is_some_and(|share| share >= OFTEN);
-    if shares.prompts_are_the_limit() {
+    let waits = shares.waited.is_some_and(|steps| steps > QUEUED_STEPS);
+    if shares.prompts_take(if waits && binding == Binding::First { PREFILL_SURELY } else { PREFILL_SHARE }) {
         return Found::new(Prefill, sure, shares.words_of_prompts().into_iter().collect::<Vec<_>>());
     }
     let grown = shares.growth.is_some_and(|growth| growth >= GROWN);
-    if binding == Binding::First && shares.waited.is_some_and(|steps| steps > QUEUED_STEPS) {
+    if waits {
         let steps = shares.waited.unwrap_or_default();
         let evidence = format!(
             "at {} a request waits {} for its first token, {} steps of the batch",
@@ -392,6 +396,16 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
             Seconds(near.ttft.unwrap_or_default()),
             significant(steps.round())
         );
+        // Prompts may hold the queue up; and where the time of a token binds, the queue is not all.
+        if shares.prompts_take(PREFILL_MAYBE) || (binding == Binding::Token && grown) {
+            let more = if binding == Binding::Token {
+                shares.words_of_growth(near)
+            } else {
+                shares.words_of_prompts()
+            };
+            let evidence: Vec<String> = std::iter::once(evidence).chain(more).collect();
+            return Found::new(Unknown, Confidence::Low, evidence);
+        }
         // The server's figures have shown neither a cap nor full memory: then it is something else.
         let told = server.is_some_and(|server| server.waiting_share.is_some());
         let kind = if told && !queued { Unknown } else { Queue };
@@ -406,7 +420,7 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
         {
             evidence.push(format!("{} run and next to none wait", significant(server.running_max)));
         }
-        if shares.prompts_have_a_part() {
+        if shares.prompts_take(PREFILL_PART) {
             evidence.extend(shares.words_of_prompts());
             confidence = Confidence::Medium;
         }
