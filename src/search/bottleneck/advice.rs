@@ -19,7 +19,7 @@ pub(super) fn words(kind: Kind) -> &'static str {
 }
 
 /// One or two things to try next, with the engine's own settings.
-pub(super) fn next(kind: Kind, engine: Option<Engine>) -> Vec<String> {
+pub(super) fn next(kind: Kind, engine: Option<Engine>, from_curves_alone: bool) -> Vec<String> {
     let texts: &[&str] = match kind {
         Kind::SequenceCap => &cap(engine),
         Kind::KvMemory => &memory(engine),
@@ -31,7 +31,8 @@ pub(super) fn next(kind: Kind, engine: Option<Engine>) -> Vec<String> {
             "measure from the server's own machine: `--url http://127.0.0.1:PORT`",
             "look at the proxy's connection limits and at the server's HTTP workers",
         ],
-        Kind::Unknown => &["let the server give its metrics, or measure more loads: `--strategy grid`"],
+        Kind::Unknown if from_curves_alone => &["let the server give its metrics (docs/telemetry.md)"],
+        Kind::Unknown => &["measure more loads: `--strategy grid`"],
     };
     texts.iter().map(|&text| text.to_owned()).collect()
 }

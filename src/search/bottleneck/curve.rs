@@ -86,10 +86,10 @@ impl Levels {
 
     /// Loads just beyond `load` as one; the next one where none is near, the last below where none is
     /// beyond.
-    pub(super) fn beyond(&self, load: f64) -> Option<Level> {
+    pub(super) fn beyond(&self, load: f64, missed: f64) -> Option<Level> {
+        let most = missed.max(REACH * load);
         let known = || self.levels.iter().filter(|level| level.ttft.is_some() || level.token.is_some());
-        let near: Vec<&Level> =
-            known().filter(|level| level.load > load && level.load <= REACH * load).collect();
+        let near: Vec<&Level> = known().filter(|level| level.load > load && level.load <= most).collect();
         if near.is_empty() {
             return known().find(|level| level.load > load).or_else(|| known().last()).copied();
         }
@@ -112,8 +112,9 @@ impl Levels {
     }
 
     /// What the server said beyond `load`, over the trials there.
-    pub(super) fn server_beyond(&self, load: f64) -> Option<ServerView> {
-        let near = |&&(at, _, _): &&(f64, f64, ServerFigures)| at > load && at <= REACH * load;
+    pub(super) fn server_beyond(&self, load: f64, missed: f64) -> Option<ServerView> {
+        let most = missed.max(REACH * load);
+        let near = |&&(at, _, _): &&(f64, f64, ServerFigures)| at > load && at <= most;
         let mut told: Vec<&(f64, f64, ServerFigures)> = self.told.iter().filter(near).collect();
         if told.is_empty() {
             let next = self.told.iter().map(|told| told.0).filter(|&at| at > load).min_by(f64::total_cmp)?;

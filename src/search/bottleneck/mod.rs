@@ -42,6 +42,8 @@ const PREFILL_MAYBE: f64 = 0.6;
 const QUEUED_STEPS: f64 = 4.0;
 /// Growth of a token's time from which the step is said to have grown.
 const GROWN: f64 = 1.2;
+/// The same between two loads near each other, where the server says that next to none wait.
+const GROWN_NEARBY: f64 = 1.05;
 /// Share of the looks at which requests must wait for a queue to be real.
 const OFTEN: f64 = 0.5;
 /// Share of queued looks at the largest running count from which it is a cap.
@@ -168,14 +170,14 @@ pub fn bottleneck<'a>(
             }
         }
     };
-    let seen = outcomes.iter().filter_map(|outcome| outcome.server);
+    let from_curves_alone = outcomes.iter().all(|outcome| outcome.server.is_none());
     Some(Bottleneck {
         kind: found.kind,
         words: advice::words(found.kind).to_owned(),
         evidence: found.evidence,
-        try_next: advice::next(found.kind, engine),
+        try_next: advice::next(found.kind, engine, from_curves_alone),
         confidence: found.confidence,
-        from_curves_alone: seen.count() == 0,
+        from_curves_alone,
     })
 }
 
@@ -219,11 +221,13 @@ fn at_lowest(slo: &Slo, answer: &Answer, levels: &Levels) -> Option<Found> {
 
 /// What is seen just beyond `load`.
 fn beyond(slo: &Slo, answer: &Answer, levels: &Levels, load: f64) -> Option<Found> {
-    let near = levels.beyond(load)?;
+    // The smallest miss may lie farther beyond than what is looked at otherwise.
+    let missed = answer.smallest_missed.map_or(0.0, |load| load.value());
+    let near = levels.beyond(load, missed)?;
     let low = levels.unloaded(load);
-    let server = levels.server_beyond(load);
+    let server = levels.server_beyond(load, missed);
     let binding = binding(slo, answer, low, &near);
-    let shares = Shares::of(low, &near, levels.best_rate(load));
+    let shares = Shares::of(low, levels.lowest(), &near, levels.best_rate(load));
     if let Some(found) = server.as_ref().and_then(|server| by_server(server, binding, &near, &shares)) {
         return Some(found);
     }
@@ -263,23 +267,29 @@ struct Shares {
     growth: Option<f64>,
     /// Time of a prompt that is alone, seconds.
     prompt: Option<f64>,
+    /// The load that this is compared with.
     low: Option<f64>,
+    /// Whether that one is far below the limit.
+    far: bool,
 }
 
 impl Shares {
-    fn of(low: Option<&Level>, near: &Level, rate: f64) -> Self {
+    fn of(low: Option<&Level>, lowest: Option<&Level>, near: &Level, rate: f64) -> Self {
         let prompt = low.and_then(|low| Some((low.ttft? - low.token.unwrap_or(0.0)).max(0.0)));
         let waited = near
             .ttft
             .zip(near.token)
             .map(|(ttft, token)| (ttft - prompt.unwrap_or(0.0)).max(0.0) / token.max(1e-9));
-        let growth = low.and_then(|low| low.token).zip(near.token).map(|(low, near)| near / low.max(1e-9));
+        let below = low.or(lowest.filter(|lowest| lowest.load < 0.8 * near.load));
+        let growth =
+            below.and_then(|below| below.token).zip(near.token).map(|(low, near)| near / low.max(1e-9));
         Self {
             prefill: prompt.map(|prompt| (prompt * rate).min(1.0)),
             waited,
             growth,
             prompt,
-            low: low.map(|low| low.load),
+            low: below.map(|below| below.load),
+            far: low.is_some(),
         }
     }
 
@@ -387,7 +397,9 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
     if shares.prompts_take(if waits && binding == Binding::First { PREFILL_SURELY } else { PREFILL_SHARE }) {
         return Found::new(Prefill, sure, shares.words_of_prompts().into_iter().collect::<Vec<_>>());
     }
-    let grown = shares.growth.is_some_and(|growth| growth >= GROWN);
+    let calm = server.and_then(|server| server.waiting_share).is_some_and(|share| share < OFTEN);
+    let least = if calm && !shares.far { GROWN_NEARBY } else { GROWN };
+    let grown = shares.growth.is_some_and(|growth| growth >= least);
     if waits {
         let steps = shares.waited.unwrap_or_default();
         let evidence = format!(
@@ -414,7 +426,7 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
     }
     if grown && (binding == Binding::Token || !queued) {
         let mut evidence: Vec<String> = shares.words_of_growth(near).into_iter().collect();
-        let mut confidence = sure;
+        let mut confidence = if shares.far { sure } else { Confidence::Medium };
         if let Some(server) = server
             && !queued
         {
@@ -426,8 +438,8 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
         }
         return Found::new(Decode, confidence, evidence);
     }
-    let missing = match (shares.low, near.token) {
-        (None, _) => "no load far below the limit was measured to compare with",
+    let missing = match (shares.far, near.token) {
+        (false, _) => "no load far below the limit was measured to compare with",
         (_, None) => "the time of a token was not seen",
         _ => "neither a queue nor a longer step explains the latency",
     };
