@@ -331,7 +331,7 @@ fn by_server(server: &ServerView, binding: Binding, near: &Level, shares: &Share
             seen.push(format!("the KV cache is {} full on average", percent(kv)));
         }
         if queued && let Some(waiting) = server.waiting_mean {
-            seen.push(format!("{} requests wait", significant(waiting)));
+            seen.push(format!("{} requests wait", count(waiting)));
         }
         let mut evidence = vec![seen.join(" while ")];
         if let Some(rate) = server.preempted.filter(|rate| *rate > 0.0) {
@@ -345,8 +345,8 @@ fn by_server(server: &ServerView, binding: Binding, near: &Level, shares: &Share
     if pinned && binding == Binding::First {
         let mut evidence = vec![format!(
             "the server runs {} at most while {} wait: its own cap",
-            significant(server.running_max),
-            server.waiting_mean.map_or_else(|| "others".to_owned(), significant)
+            count(server.running_max),
+            server.waiting_mean.map_or_else(|| "others".to_owned(), count)
         )];
         if let Some(kv) = server.kv_mean {
             evidence.push(format!("the KV cache is only {} full", percent(kv)));
@@ -374,8 +374,8 @@ fn by_server(server: &ServerView, binding: Binding, near: &Level, shares: &Share
         if let Some(waiting) = server.waiting_mean.filter(|_| queued) {
             evidence.push(format!(
                 "{} prompts wait although at most {} run and {}",
-                significant(waiting),
-                significant(server.running_max),
+                count(waiting),
+                count(server.running_max),
                 server.kv_mean.map_or("no cap is reached".to_owned(), |kv| format!(
                     "the KV cache is {} full",
                     percent(kv)
@@ -406,7 +406,7 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
             "at {} a request waits {} for its first token, {} steps of the batch",
             users(near.load),
             Seconds(near.ttft.unwrap_or_default()),
-            significant(steps.round())
+            count(steps.round())
         );
         // Prompts may hold the queue up; and where the time of a token binds, the queue is not all.
         if shares.prompts_take(PREFILL_MAYBE) || (binding == Binding::Token && grown) {
@@ -430,7 +430,7 @@ fn by_curves(binding: Binding, near: &Level, shares: &Shares, server: Option<&Se
         if let Some(server) = server
             && !queued
         {
-            evidence.push(format!("{} run and next to none wait", significant(server.running_max)));
+            evidence.push(format!("{} run and next to none wait", count(server.running_max)));
         }
         if shares.prompts_take(PREFILL_PART) {
             evidence.extend(shares.words_of_prompts());
@@ -450,6 +450,11 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// A count or a mean of counts.
+fn count(value: f64) -> String {
+    if (value - value.round()).abs() < 0.05 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
 fn users(load: f64) -> String {
-    format!("{} concurrent", significant(load))
+    format!("{} concurrent", count(load))
 }
