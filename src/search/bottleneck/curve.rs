@@ -91,7 +91,7 @@ impl Levels {
         let known = || self.levels.iter().filter(|level| level.ttft.is_some() || level.token.is_some());
         let near: Vec<&Level> = known().filter(|level| level.load > load && level.load <= most).collect();
         if near.is_empty() {
-            return known().find(|level| level.load > load).or_else(|| known().last()).copied();
+            return known().find(|level| level.load > load).or_else(|| known().next_back()).copied();
         }
         let mean = |value: fn(&Level) -> Option<f64>| pooled(near.iter().map(|level| (1.0, value(level))));
         Some(Level {
