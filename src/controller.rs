@@ -9,6 +9,7 @@ use crate::plan::Plan;
 use crate::run::{Cost, Observer, Progress, RunError, RunFolder};
 use crate::search::{self, Answer, Ask, SearchOutcome, Strategy, TrialOutcome, TrialSpec};
 use crate::target::{Target, TargetError};
+use crate::telemetry::{Telemetry, TelemetryError};
 use crate::trial::{Finished, Trials};
 
 /// Times a target that has gone is waited for, and the first wait, seconds; each is twice the last.
@@ -35,6 +36,9 @@ pub enum ControllerError {
     /// The target could not be opened.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// Something that was asked for beside the requests cannot be looked at.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
     /// What was measured could not be kept.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -71,8 +75,15 @@ pub async fn search<T: Target>(
         spent,
         cpu_before: cpu_seconds(),
         warnings: Vec::new(),
+        telemetry: match target.client() {
+            Some(client) => Some(Telemetry::start(client, &plan.telemetry, &plan.target).await?),
+            None => None,
+        },
     };
     let (cut_short, late) = run.drive(strategy.as_mut(), target).await?;
+    if let Some(telemetry) = run.telemetry.take() {
+        run.folder.telemetry(telemetry.take_lines())?;
+    }
     let mut answer = strategy.answer();
     if cut_short.is_some() && answer.outcome != SearchOutcome::Void {
         answer.outcome = SearchOutcome::Interrupted;
@@ -106,6 +117,8 @@ struct Run<'a> {
     spent: Cost,
     cpu_before: f64,
     warnings: Vec<String>,
+    /// What is looked at beside the requests, on a live endpoint.
+    telemetry: Option<Telemetry>,
 }
 
 impl Run<'_> {
@@ -123,6 +136,9 @@ impl Run<'_> {
             let clock = self.outcomes.last().map_or(0.0, |outcome| outcome.ended);
             let next_request = self.spent.requests;
             let session = target.open(clock.max(self.spent.seconds), next_request).await?;
+            if let Some(telemetry) = &self.telemetry {
+                telemetry.set_clock(session.now());
+            }
             let first = self.outcomes.last().map_or(1, |outcome| outcome.id + 1);
             let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true)
                 .after(next_request);
@@ -158,7 +174,13 @@ impl Run<'_> {
             self.folder.trial_asked(&spec)?;
             self.observer.trial_started(&spec, strategy.remaining());
             match self.one(&spec, trials).await {
-                Ok(Finished { outcome, records }) => {
+                Ok(Finished { mut outcome, records }) => {
+                    if let Some(telemetry) = &self.telemetry {
+                        let seen = telemetry.figures(outcome.settled, outcome.ended);
+                        outcome.server = seen.server.or(outcome.server);
+                        (outcome.host, outcome.gpu) = (seen.host, seen.gpu);
+                        self.folder.telemetry(telemetry.take_lines())?;
+                    }
                     self.spent =
                         Cost { seconds: outcome.ended, requests: outcome.issued_total, ..self.spent };
                     let cost = self.cost();

@@ -48,6 +48,32 @@ pub struct Plan {
     /// The engine that is launched for the run; its place is the target's URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EnginePlan>,
+    /// What is looked at beside the requests.
+    #[serde(default)]
+    pub telemetry: TelemetryPlan,
+}
+
+/// What is looked at beside the requests. The server's metrics and this machine always are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetryPlan {
+    /// Whether the GPUs of this machine are read.
+    pub gpu: GpuChoice,
+    /// URL of a DCGM exporter that tells of the server's GPUs instead.
+    pub dcgm: Option<String>,
+}
+
+/// Whether the GPUs of this machine are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuChoice {
+    /// Where the endpoint is on this machine and a driver is there.
+    #[default]
+    Auto,
+    /// Always; a run without them is refused.
+    Required,
+    /// Never.
+    Off,
 }
 
 /// The server under test.

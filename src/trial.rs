@@ -382,6 +382,9 @@ impl<S: Session> Trials<S> {
             good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32)
                 / window,
             summary,
+            server: self.session.server_figures(from, ended),
+            host: None,
+            gpu: None,
         };
         Finished { outcome, records: trial.records }
     }

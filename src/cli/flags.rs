@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll::plan::Plan;
+use plimsoll::plan::{GpuChoice, Plan};
 use plimsoll::recipe::{
     ApiName, Duration, EngineName, EngineSection, Launch, Loaded, Purpose, Recipe, Speed, TargetSection,
-    TokenLengths, Tokenizer, WorkloadSection,
+    TelemetrySection, TokenLengths, Tokenizer, WorkloadSection,
 };
 use plimsoll::slo::Slo;
 use plimsoll::space::KnobValue;
@@ -39,6 +39,9 @@ pub struct CommonFlags {
 
     #[command(flatten)]
     workload: WorkloadFlags,
+
+    #[command(flatten)]
+    telemetry: TelemetryFlags,
 
     #[command(flatten)]
     output: OutputFlags,
@@ -131,6 +134,28 @@ struct WorkloadFlags {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Telemetry")]
+struct TelemetryFlags {
+    /// Read the GPUs of this machine by NVML: auto (where the server is on this machine and a driver
+    /// is there), required or off [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = gpu_choice)]
+    gpu: Option<GpuChoice>,
+
+    /// Read the server's GPUs from a DCGM exporter instead, such as http://gpu-host:9400/metrics.
+    #[arg(long, value_name = "URL")]
+    dcgm: Option<String>,
+}
+
+fn gpu_choice(text: &str) -> Result<GpuChoice, String> {
+    match text {
+        "auto" => Ok(GpuChoice::Auto),
+        "required" => Ok(GpuChoice::Required),
+        "off" => Ok(GpuChoice::Off),
+        _ => Err("it is `auto`, `required` or `off`".to_owned()),
+    }
+}
+
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 struct OutputFlags {
     /// Folder in which the run's folder is made.
@@ -169,6 +194,7 @@ impl CommonFlags {
                 osl: self.workload.osl,
                 tokenizer: self.workload.tokenizer,
             },
+            telemetry: TelemetrySection { gpu: self.telemetry.gpu, dcgm: self.telemetry.dcgm },
             ..further
         };
         let plan = recipe.changed_by(flags).into_plan(name.as_deref(), purpose)?;

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::loadgen::record::{Failure, RequestRecord};
+use crate::observed::ServerFigures;
 
 /// A load that runs from its opening until it is closed. Its clock is the wall's or virtual.
 ///
@@ -34,6 +35,12 @@ pub trait Session {
 
     /// Requests issued since the session opened.
     fn issued(&self) -> u64;
+
+    /// What the server said of itself from `from` to `to`, where the session itself can tell; what is
+    /// older than `from` may be forgotten.
+    fn server_figures(&mut self, _from: f64, _to: f64) -> Option<ServerFigures> {
+        None
+    }
 
     /// Ends every request in flight with [`crate::loadgen::record::Outcome::Censored`] and waits
     /// until all are gone; their records are the last events.

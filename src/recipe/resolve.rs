@@ -6,7 +6,7 @@ use super::quantity::{Bounds, Count, Duration, Precision, Speed};
 use super::written::{Recipe, StrategySection, TargetSection};
 use crate::plan::{
     Api, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, SimulatedPlan, StrategyPlan,
-    TargetPlan, TrialPlan, WorkloadPlan,
+    TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
 };
 use crate::sim::presets::{self, Preset};
 use crate::slo::Slo;
@@ -98,6 +98,10 @@ impl Recipe {
                 requests: self.budget.requests.map(|Count(requests)| u64::from(requests)),
             },
             engine,
+            telemetry: TelemetryPlan {
+                gpu: self.telemetry.gpu.unwrap_or_default(),
+                dcgm: self.telemetry.dcgm,
+            },
         })
     }
 }

@@ -13,7 +13,7 @@ use super::lengths::TokenLengths;
 use super::locate;
 use super::quantity::{Bounds, Count, Duration, Precision, Speed};
 use super::ready::{READY, ReadyRecipe};
-use crate::plan::TokenizerPlan;
+use crate::plan::{GpuChoice, TokenizerPlan};
 use crate::slo::Slo;
 
 /// A search as written in TOML. What is left out takes its default.
@@ -41,6 +41,8 @@ pub struct Recipe {
     pub budget: BudgetSection,
     /// The engine to launch for the run; its endpoint is what is measured.
     pub engine: EngineSection,
+    /// What is looked at beside the requests.
+    pub telemetry: TelemetrySection,
 }
 
 /// The server under test: a live endpoint (`url`) or the simulated engine (`simulated`).
@@ -128,6 +130,17 @@ pub struct BudgetSection {
     pub duration: Option<Duration>,
     /// Most requests it may send; no bound if left out.
     pub requests: Option<Count>,
+}
+
+/// What is looked at beside the requests. The server's metrics and this machine always are.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetrySection {
+    /// Whether the GPUs of this machine are read: `auto` (the default: where the endpoint is on this
+    /// machine and a driver is there), `required` or `off`.
+    pub gpu: Option<GpuChoice>,
+    /// URL of a DCGM exporter that tells of the server's GPUs instead.
+    pub dcgm: Option<String>,
 }
 
 /// A recipe with the name of its run folders.
@@ -253,6 +266,8 @@ impl Recipe {
             trial.max_duration,
             budget.duration,
             budget.requests,
+            telemetry.gpu,
+            telemetry.dcgm,
         );
         self
     }

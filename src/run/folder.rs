@@ -69,7 +69,7 @@ impl RunFolder {
         let records_path = path.join(RECORDS_FILE);
         let records = AppendFile::open(&records_path, contents.records_len)
             .map_err(|error| RunError::write(&records_path, &error))?;
-        let mut files = Files { journal, records };
+        let mut files = Files { journal, records, telemetry: None, folder: path.clone() };
         files.records.cut()?;
         files.log(&Event::RunResumed {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -121,6 +121,14 @@ impl RunFolder {
         records: Vec<RequestRecord>,
     ) -> Result<(), RunError> {
         self.writer.send(Entry::Trial { outcome: Box::new(outcome.clone()), cost, records })
+    }
+
+    /// Keeps whole lines of what was seen beside the requests (`telemetry.jsonl`).
+    ///
+    /// # Errors
+    /// See [`RunFolder::target_described`].
+    pub fn telemetry(&mut self, lines: Vec<u8>) -> Result<(), RunError> {
+        if lines.is_empty() { Ok(()) } else { self.writer.send(Entry::Telemetry(lines)) }
     }
 
     /// Notes something that the reader of the answer should know.
@@ -212,7 +220,7 @@ fn fill(folder: &Path, plan: &Plan, now: Timestamp) -> Result<(Files, Started), 
         clock_origin: now.as_microsecond() as f64 * 1e-6,
         plan_hash: hash(text.as_bytes()),
     };
-    let mut files = Files { journal, records };
+    let mut files = Files { journal, records, telemetry: None, folder: folder.to_owned() };
     files.log(&Event::RunStarted(started.clone())).map_err(|error| match error {
         RunError::Write { problem, .. } => failed(io::Error::other(problem)),
         other => other,

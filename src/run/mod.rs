@@ -1,7 +1,8 @@
 //! The run folder: everything one command measured, kept so that nothing is lost.
 //!
 //! A folder holds `plan.toml` (what was to be done), `journal.jsonl` (what happened, one event a
-//! line, only ever appended to) and `requests.jsonl.zst` (every request, one zstd frame a trial).
+//! line, only ever appended to), `requests.jsonl.zst` (every request, one zstd frame a trial) and,
+//! where something was seen beside the requests, `telemetry.jsonl` (one look a line).
 //! A trial's records are synced to the disk before the journal's line that names them, so at every
 //! instant the journal is the truth: whatever was cut short by a kill, a full disk or a power cut
 //! lies behind its last whole line and is cut off when the run is taken up again.
@@ -51,6 +52,8 @@ pub fn is_being_written(path: &std::path::Path) -> bool {
     // Let go at once, when the file is closed.
     matches!(journal.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
 }
+/// Name of what was seen beside the requests within a run folder.
+pub const TELEMETRY_FILE: &str = "telemetry.jsonl";
 
 /// Removes a run folder in which nothing was measured. What cannot be removed stays.
 pub fn discard(path: &std::path::Path) {

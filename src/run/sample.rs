@@ -7,7 +7,7 @@ use crate::loadgen::{Failure, Outcome, Phase, RequestRecord};
 use crate::metrics::{Counts, Distribution, Summary};
 use crate::plan::{
     Api, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, StrategyPlan, TargetPlan,
-    TokenizerPlan, TrialPlan, WorkloadPlan,
+    TelemetryPlan, TokenizerPlan, TrialPlan, WorkloadPlan,
 };
 use crate::search::{
     Answer, Boundary, Goodput, SearchOutcome, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec,
@@ -56,6 +56,7 @@ pub(crate) fn plan() -> Plan {
         trial: TrialPlan { requests: 200, min_seconds: 5.0, max_seconds: 60.0 },
         budget: Budget { seconds: Some(600.0), requests: None },
         engine: None,
+        telemetry: TelemetryPlan::default(),
     }
 }
 
@@ -163,6 +164,9 @@ pub(crate) fn outcome(id: u32, load: u32, kind: TrialKind) -> TrialOutcome {
             little_concurrency: n * 0.99,
             tokens_per_chunk: 1.0,
         },
+        server: None,
+        host: None,
+        gpu: None,
     }
 }
 

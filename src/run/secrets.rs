@@ -26,6 +26,9 @@ pub(super) fn without_secrets(plan: &Plan) -> Plan {
     if let Some(engine) = &mut plan.engine {
         hide_in_engine(engine);
     }
+    if let Some(url) = &mut plan.telemetry.dcgm {
+        *url = hide_in_url(url);
+    }
     plan
 }
 

@@ -4,7 +4,7 @@
 //! load they would delay the next requests. Order is kept: an entry is begun when the one before it
 //! is on the disk. After a failure nothing more is written, since later entries would not fit.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -27,6 +27,8 @@ pub(super) enum Entry {
     Trial { outcome: Box<TrialOutcome>, cost: Cost, records: Vec<RequestRecord> },
     /// The end, with the records of requests that ended after the last trial.
     End { answer: Box<Answer>, cost: Cost, records: Vec<RequestRecord> },
+    /// Whole lines of what was seen beside the requests.
+    Telemetry(Vec<u8>),
     /// Bring everything to the disk and say so.
     Flush(SyncSender<()>),
 }
@@ -36,6 +38,9 @@ pub(super) enum Entry {
 pub(super) struct Files {
     pub(super) journal: AppendFile,
     pub(super) records: AppendFile,
+    /// Made with the first lines.
+    pub(super) telemetry: Option<AppendFile>,
+    pub(super) folder: PathBuf,
 }
 
 impl Files {
@@ -50,6 +55,7 @@ impl Files {
                 let records = self.keep(&records)?;
                 self.log(&Event::RunEnded { answer, cost, records })
             }
+            Entry::Telemetry(lines) => self.keep_telemetry(&lines),
             Entry::Flush(done) => {
                 let synced = self.journal.sync();
                 // Nobody is left to tell where the run folder was dropped meanwhile.
@@ -77,11 +83,31 @@ impl Files {
         Ok(Frame { start, end: self.records.len(), count: records.len() as u64 })
     }
 
-    /// Follows a rename of the run folder, for messages.
+    /// Appends lines of telemetry; they are not worth a wait for the disk.
+    fn keep_telemetry(&mut self, lines: &[u8]) -> Result<(), RunError> {
+        let file = match &mut self.telemetry {
+            Some(file) => file,
+            slot => {
+                let path = self.folder.join(super::TELEMETRY_FILE);
+                let failed = |error: std::io::Error| RunError::write(&path, &error);
+                slot.insert(AppendFile::open(&path, whole_lines(&path)).map_err(failed)?)
+            }
+        };
+        file.append(lines)
+    }
+
+    /// Follows a rename of the run folder.
     pub(super) fn moved_to(&mut self, folder: &Path) {
+        self.folder = folder.to_owned();
         self.journal.moved_to(folder.join(super::JOURNAL_FILE));
         self.records.moved_to(folder.join(super::RECORDS_FILE));
     }
+}
+
+/// Length of a file up to its last line end: what follows was cut short.
+fn whole_lines(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at as u64 + 1)
 }
 
 /// Hands entries to the thread and hears of its failures.

@@ -7,6 +7,7 @@
 pub mod adaptive;
 pub mod answer;
 pub mod bisect;
+pub mod bottleneck;
 mod evidence;
 pub mod grid;
 #[cfg(test)]
@@ -16,6 +17,7 @@ pub mod trial;
 pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
 pub use bisect::Bisect;
+pub use bottleneck::{Bottleneck, BottleneckKind, Confidence, bottleneck};
 pub use grid::Grid;
 pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 

@@ -60,6 +60,9 @@ fn outcome(id: u32, spec: TrialSpec, verdict: Verdict, readings: Vec<Reading>) -
         mean_e2e: Some(1.0),
         good_rate: 1.0,
         summary: Summary { goodput: level, window: 8.0, ..Summary::default() },
+        server: None,
+        host: None,
+        gpu: None,
     }
 }
 

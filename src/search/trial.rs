@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Counts, Summary};
+use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::slo::{Metric, Slo};
 use crate::units::Load;
 use crate::verdict::{Reading, Verdict};
@@ -176,4 +177,13 @@ pub struct TrialOutcome {
     pub good_rate: f64,
     /// The figures.
     pub summary: Summary,
+    /// What the server said of itself meanwhile, where it says something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerFigures>,
+    /// This machine meanwhile, where it can be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostFigures>,
+    /// The GPUs meanwhile, where they can be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuFigures>,
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::loadgen::{LiveOptions, LiveSession, OpenError};
+use crate::loadgen::{ClientOptions, LiveOptions, LiveSession, OpenError};
 use crate::target::{Endpoint, Target, TargetError};
 use crate::workload::RequestSpec;
 
@@ -58,6 +58,10 @@ impl Target for Live {
         })?;
         let requests = (self.requests)(first_request);
         Ok(LiveSession::open(self.options.clone(), requests, origin, self.interrupt.clone())?)
+    }
+
+    fn client(&self) -> Option<&ClientOptions> {
+        Some(&self.options.client)
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -35,7 +35,7 @@ pub use live::{Live, Requests};
 pub use prepare::{Prepared, prepare};
 pub use prompts::{Prompts, learn};
 
-use crate::loadgen::Session;
+use crate::loadgen::{ClientOptions, Session};
 
 /// A server on which a load can be opened.
 #[allow(async_fn_in_trait)] // one thread drives a run; no caller needs the future to be Send
@@ -49,6 +49,11 @@ pub trait Target {
     /// # Errors
     /// When this machine or the server does not allow the load.
     async fn open(&mut self, clock: f64, first_request: u64) -> Result<Self::Session, TargetError>;
+
+    /// How the endpoint is reached, where there is one: its metrics are looked for there.
+    fn client(&self) -> Option<&ClientOptions> {
+        None
+    }
 
     /// What is measured, for the run folder. It holds no secrets.
     fn describe(&self) -> serde_json::Value;

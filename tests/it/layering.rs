@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, top to bottom: each may use those above it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "units",
     "rng",
     "stats",
+    "observed",
     "space",
     "slo",
     "workload",
@@ -34,10 +35,11 @@ const ORDER: [&str; 22] = [
 const AGAINST_THE_ORDER: [(&str, &str); 2] = [("*", "plan"), ("slo", "loadgen::record")];
 
 /// Modules without I/O, clocks, environment and threads: same input, same answer.
-const PURE: [&str; 14] = [
+const PURE: [&str; 16] = [
     "units",
     "rng",
     "stats",
+    "observed",
     "space",
     "slo",
     "verdict",
@@ -49,6 +51,7 @@ const PURE: [&str; 14] = [
     "sim/model",
     "sim/session",
     "sim/presets",
+    "telemetry/prometheus",
 ];
 
 /// What those must not name.

@@ -1,6 +1,7 @@
 //! Integration tests: one file a promise.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod bottleneck;
 mod cli_bad_input;
 mod cli_help;
 mod cli_plan;

@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::loadgen::Failure;
 use crate::metrics::{Counts, Distribution};
-use crate::plan::Plan;
+use crate::observed::{GpuFigures, HostFigures, ServerFigures};
+use crate::plan::{Engine, Plan, TargetPlan};
 use crate::run::{Contents, Cost};
-use crate::search::{Answer, Boundary, Goodput, SearchOutcome, TrialKind, TrialOutcome};
+use crate::search::{
+    Answer, Bottleneck, Boundary, Goodput, SearchOutcome, TrialKind, TrialOutcome, bottleneck,
+};
 use crate::units::{Interval, Load};
 use crate::verdict::Verdict;
 
@@ -29,6 +32,9 @@ pub struct Document {
     pub outcome: SearchOutcome,
     /// What it found.
     pub answer: AnswerDocument,
+    /// What limits the server beyond the answer's load; null where no limit was reached.
+    #[serde(default)]
+    pub bottleneck: Option<Bottleneck>,
     /// The objectives, in the SLO grammar.
     pub slo: Vec<String>,
     /// The trials, in the order in which they were run.
@@ -121,6 +127,18 @@ pub struct TrialFigures {
     pub seconds: f64,
     /// Length of the measured window, seconds.
     pub window_seconds: f64,
+    /// What the server said of itself over the measured window, where it says something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerFigures>,
+    /// This machine over the measured window, where it can be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostFigures>,
+    /// The GPUs over the measured window, where they can be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuFigures>,
+    /// Energy of the GPUs for an output token, joules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_per_output_token: Option<f64>,
 }
 
 /// A verdict as one word.
@@ -196,10 +214,15 @@ impl Document {
         warnings: &[String],
         provenance: Provenance,
     ) -> Self {
+        let outcomes: Vec<&TrialOutcome> = outcomes.into_iter().collect();
+        let engine = engine_of(plan, provenance.target.as_ref());
+        let bottleneck = bottleneck(&plan.slo, engine, answer, outcomes.iter().copied());
+        let line = bottleneck.as_ref().map(Bottleneck::line);
         Self {
             schema_version: SUMMARY_VERSION,
             outcome: answer.outcome,
-            answer: AnswerDocument::from(answer),
+            answer: AnswerDocument { bottleneck: line, ..AnswerDocument::from(answer) },
+            bottleneck,
             slo: plan.slo.clone().into(),
             trials: outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect(),
             cost,
@@ -254,6 +277,16 @@ pub(super) fn to_json(document: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// The kind of server, for advice: as the target said, else as planned.
+fn engine_of(plan: &Plan, target: Option<&serde_json::Value>) -> Option<Engine> {
+    let said = target.and_then(|target| target.get("engine")).cloned();
+    let planned = match &plan.target {
+        TargetPlan::Endpoint(endpoint) => endpoint.engine,
+        TargetPlan::Simulated(_) => Some(Engine::Simulated),
+    };
+    said.and_then(|engine| serde_json::from_value(engine).ok()).or(planned)
 }
 
 /// What the trials of an unfinished search have met and missed.
@@ -346,6 +379,12 @@ impl TrialFigures {
             ended: outcome.ended,
             seconds: outcome.ended - outcome.began,
             window_seconds: summary.window,
+            server: outcome.server,
+            host: outcome.host,
+            gpu: outcome.gpu,
+            energy_per_output_token: outcome
+                .gpu
+                .and_then(|gpu| gpu.energy_per_token(summary.output_tokens_per_second * summary.window)),
         }
     }
 

@@ -39,7 +39,15 @@ fn the_document_has_the_fields_that_are_promised() {
     );
     assert_eq!(json["answer"]["safe_load"]["concurrency"], 40);
     assert_eq!(json["answer"]["goodput"]["requests_per_second"], 10.4);
-    assert!(json["answer"]["bottleneck"].is_null());
+    assert!(
+        json["answer"]["bottleneck"]
+            .as_str()
+            .unwrap()
+            .starts_with(json["bottleneck"]["words"].as_str().unwrap())
+    );
+    for key in ["kind", "evidence", "try", "confidence"] {
+        assert!(!json["bottleneck"][key].is_null(), "{key}");
+    }
     assert_eq!(json["slo"][0], "ttft p95 < 500 ms");
     let void = &json["trials"][5];
     assert_eq!(void["verdict"], "void");

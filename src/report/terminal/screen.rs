@@ -96,6 +96,12 @@ pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
         facts.push(("boundary", text.to_owned()));
     }
     facts.extend(answer.bottleneck.clone().map(|text| ("bottleneck", text)));
+    if let Some(bottleneck) = document.bottleneck.as_ref().filter(|_| answer.bottleneck.is_some()) {
+        facts.extend(bottleneck.evidence.iter().skip(1).map(|text| ("", text.clone())));
+        if !bottleneck.try_next.is_empty() {
+            facts.push(("to carry more", bottleneck.try_next.join("; or ")));
+        }
+    }
     let cost = &document.cost;
     facts.push((
         "cost",

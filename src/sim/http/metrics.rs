@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use crate::sim::http::pump::Snapshot;
 
-/// The page. Times are those of the wall clock: virtual seconds over `speed`.
-pub(super) fn page(snapshot: &Snapshot, model: &str, speed: f64) -> String {
+/// The page. Times are those of the wall clock: virtual seconds over `speed`. `started` is the Unix
+/// time at which the server began.
+pub(super) fn page(snapshot: &Snapshot, model: &str, speed: f64, started: f64) -> String {
     let Snapshot { counters, gauges } = snapshot;
     let mut page = Page { text: String::new(), model };
     page.gauge("num_requests_running", "Requests being computed.", f64::from(gauges.running));
@@ -33,6 +34,12 @@ pub(super) fn page(snapshot: &Snapshot, model: &str, speed: f64) -> String {
     for (name, help, sum, count) in histograms {
         page.histogram(name, help, sum / speed, count);
     }
+    // Like the rest of what a process says of itself it has no labels.
+    let name = "process_start_time_seconds";
+    let _ = writeln!(
+        page.text,
+        "# HELP {name} Start time of the process since unix epoch in seconds.\n# TYPE {name} gauge\n{name} {started:.3}"
+    );
     page.text
 }
 

@@ -30,7 +30,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
@@ -85,6 +85,8 @@ struct Server {
     options: Options,
     commands: Sender<Command>,
     snapshot: Arc<Mutex<Snapshot>>,
+    /// Unix time of its beginning, seconds.
+    started: f64,
     next: AtomicU64,
     draws: Mutex<Draws>,
 }
@@ -128,6 +130,8 @@ pub async fn serve(
         options,
         commands,
         snapshot,
+        // A clock before 1970 is no reason not to serve.
+        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
         next: AtomicU64::new(0),
         draws: Mutex::new(draws),
     });
@@ -184,7 +188,7 @@ async fn version() -> Json<Value> {
 
 async fn metrics_page(State(server): Shared) -> Response {
     let snapshot = *server.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-    let page = metrics::page(&snapshot, server.preset.model, server.options.speed);
+    let page = metrics::page(&snapshot, server.preset.model, server.options.speed, server.started);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response()
 }
 

@@ -26,8 +26,13 @@ use std::task::{Context, Poll, Waker};
 
 use crate::loadgen::record::{Failure, Outcome, Phase, RequestRecord};
 use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionError, SessionEvent, Wake};
+use crate::observed::{Quantity, Series, ServerFigures, Values};
 use crate::sim::model::{Event, Job, Model, Params, Served};
 use crate::sim::traffic::{Sampler, Traffic};
+
+/// Seconds between two looks at the server's metrics. More often than a live server is asked: they
+/// cost nothing here, and the trials are as short.
+const LOOK: f64 = 0.25;
 
 /// A closed loop on a [`Model`].
 #[derive(Clone, Debug)]
@@ -45,6 +50,9 @@ pub struct SimSession {
     events: Vec<Event>,
     /// Gaps of the requests in flight, where they are recorded.
     gaps: Option<HashMap<u64, Gaps>>,
+    /// What a scraper of the server's metrics would have seen.
+    looks: Series,
+    next_look: f64,
 }
 
 /// Users still to come.
@@ -88,6 +96,8 @@ impl SimSession {
             happened: Vec::new(),
             events: Vec::new(),
             gaps: None,
+            looks: Series::default(),
+            next_look: 0.0,
         }
     }
 
@@ -131,6 +141,15 @@ impl SimSession {
         }
         if self.users >= self.target {
             self.additions = None;
+        }
+    }
+
+    /// Notes the server's metrics when it is time. Called at a step's end, before the users react.
+    fn look(&mut self) {
+        let now = self.model.now();
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            self.looks.push(now, values(&self.model));
         }
     }
 
@@ -214,6 +233,32 @@ impl SimSession {
     }
 }
 
+/// The server's metrics as its page shows them.
+fn values(model: &Model) -> Values {
+    let (counters, gauges) = (model.counters(), model.gauges());
+    let mut values = Values::default();
+    let totals = [
+        (Quantity::Running, f64::from(gauges.running)),
+        (Quantity::Waiting, f64::from(gauges.waiting)),
+        (Quantity::KvUse, gauges.kv_usage),
+        (Quantity::Preemptions, counters.preemptions as f64),
+        (Quantity::PrefixQueries, counters.prefix_queries as f64),
+        (Quantity::PrefixHits, counters.prefix_hits as f64),
+        (Quantity::PromptTokens, counters.prompt_tokens as f64),
+        (Quantity::GenerationTokens, counters.generation_tokens as f64),
+        (Quantity::QueueSeconds, counters.queue_seconds),
+        (Quantity::QueueCount, counters.admitted as f64),
+        (Quantity::PrefillSeconds, counters.prefill_seconds),
+        (Quantity::PrefillCount, counters.first_tokens as f64),
+        (Quantity::DecodeSeconds, counters.decode_seconds),
+        (Quantity::DecodeCount, counters.finished as f64),
+        (Quantity::TtftSeconds, counters.ttft_seconds),
+        (Quantity::TtftCount, counters.first_tokens as f64),
+    ];
+    totals.into_iter().for_each(|(quantity, value)| values.set(quantity, value));
+    values
+}
+
 /// A record of which only the request is known.
 fn blank(job: &Job, outcome: Outcome) -> RequestRecord {
     RequestRecord {
@@ -265,6 +310,7 @@ impl Session for SimSession {
         while self.model.now() < wake.at && ended < wake.ended && firsts < wake.first_tokens {
             self.add_due();
             if self.model.step(&mut self.events) {
+                self.look();
                 let (more_ended, more_firsts) = self.take_in();
                 ended += more_ended;
                 firsts += more_firsts;
@@ -303,6 +349,12 @@ impl Session for SimSession {
 
     fn issued(&self) -> u64 {
         self.issued
+    }
+
+    fn server_figures(&mut self, from: f64, to: f64) -> Option<ServerFigures> {
+        let figures = self.looks.server(from, to);
+        self.looks.forget_before(to);
+        figures
     }
 
     async fn close(&mut self) -> Vec<SessionEvent> {
