@@ -83,6 +83,7 @@ impl Recipe {
             slo,
             target,
             load,
+            arrivals: None,
             strategy,
             workload,
             trial: resolve_trial(self.trial.requests, self.trial.min_duration, self.trial.max_duration),

@@ -82,6 +82,7 @@ pub(crate) fn significant_share(share: f64) -> String {
 fn load_name(load: Load) -> &'static str {
     match load {
         Load::Concurrency(_) => "max concurrency",
+        Load::RequestRate(_) => "max request rate",
     }
 }
 

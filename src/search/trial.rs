@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::arrivals::ArrivalFigures;
 use crate::metrics::{Counts, Summary};
 use crate::slo::{Metric, Slo};
 use crate::units::Load;
@@ -176,4 +177,7 @@ pub struct TrialOutcome {
     pub good_rate: f64,
     /// The figures.
     pub summary: Summary,
+    /// What an open loop did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalFigures>,
 }
