@@ -4,6 +4,8 @@
 //! requests that are in flight at a trial's end go on into the next one.
 
 mod open;
+#[cfg(test)]
+mod tests;
 
 pub use open::OpenLoad;
 

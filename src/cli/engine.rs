@@ -141,7 +141,7 @@ pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Answered)
 }
 
-async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found, Contents)> {
+pub(super) async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found, Contents)> {
     // Made before anything is sent: a folder that cannot be written to costs no load.
     let mut folder = RunFolder::create(Some(&settings.out), &plan.name, plan)?;
     let path = folder.path().to_owned();
@@ -200,7 +200,16 @@ fn interrupts() -> watch::Receiver<bool> {
 
 /// Writes the files and prints the answer.
 fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Result<()> {
-    let document = Document::of_run(contents);
+    finish_document(plan, contents, Document::of_run(contents), settings)
+}
+
+/// The same with a document that holds more than the run.
+pub(super) fn finish_document(
+    plan: &Plan,
+    contents: &Contents,
+    document: Document,
+    settings: &Settings,
+) -> anyhow::Result<()> {
     write_files(&contents.path, &document, plan)?;
     if settings.json {
         print(&document.to_json())?;
@@ -211,7 +220,7 @@ fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Resu
     Ok(())
 }
 
-fn exit_code(found: &Found) -> ExitCode {
+pub(super) fn exit_code(found: &Found) -> ExitCode {
     code_of(found.answer.outcome)
 }
 

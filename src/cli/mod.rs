@@ -11,6 +11,7 @@ mod search;
 mod selftest;
 mod simulate;
 mod stored;
+mod verify;
 
 use std::ffi::OsString;
 use std::future::Future;

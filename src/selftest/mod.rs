@@ -16,6 +16,7 @@
 pub mod error;
 pub mod gate;
 pub mod peers;
+pub mod rate;
 mod report;
 pub mod tally;
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub mod http;
 pub mod model;
+pub mod open_loop;
 pub mod presets;
 pub mod scenarios;
 pub mod session;

@@ -8,6 +8,7 @@ mod closed_loop;
 mod connections;
 mod failures;
 mod layering;
+mod open_loop;
 mod quirks;
 mod secrets;
 mod simulator_agreement;

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::loadgen::Failure;
+use crate::metrics::arrivals::ArrivalFigures;
 use crate::metrics::{Counts, Distribution};
 use crate::plan::Plan;
 use crate::run::{Contents, Cost};
@@ -37,6 +38,9 @@ pub struct Document {
     pub cost: Cost,
     /// What the reader should know before trusting the figures.
     pub warnings: Vec<String>,
+    /// The open-loop check at the request rate of a closed-loop answer (`--verify-rate`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_check: Option<TrialFigures>,
     /// Where the figures come from.
     pub provenance: Provenance,
 }
@@ -121,6 +125,9 @@ pub struct TrialFigures {
     pub seconds: f64,
     /// Length of the measured window, seconds.
     pub window_seconds: f64,
+    /// What an open loop did; absent for a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalFigures>,
 }
 
 /// A verdict as one word.
@@ -204,6 +211,7 @@ impl Document {
             trials: outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect(),
             cost,
             warnings: warnings.to_vec(),
+            rate_check: None,
             provenance,
         }
     }
@@ -346,6 +354,7 @@ impl TrialFigures {
             ended: outcome.ended,
             seconds: outcome.ended - outcome.began,
             window_seconds: summary.window,
+            arrivals: outcome.arrivals,
         }
     }
 
