@@ -195,7 +195,12 @@ fn distributions(
         }
     };
     for metric in PER_REQUEST {
-        let samples: Vec<f64> = completed.iter().filter_map(|record| metric.of_request(record)).collect();
+        // Tokens that were read all at once have no pace: their rate would be infinite.
+        let samples: Vec<f64> = completed
+            .iter()
+            .filter_map(|record| metric.of_request(record))
+            .filter(|value| value.is_finite())
+            .collect();
         add(metric.name(), &samples);
     }
     let mut gaps = Vec::new();

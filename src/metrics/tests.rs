@@ -339,3 +339,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tokens_read_all_at_once_have_no_infinite_pace() {
+    let at_once = RequestRecord { first: Some(1.0), last: Some(1.0), ..request(0.0, 1.0, 0.0, 11) };
+    let summary = Summary::of(&Slo::none(), &[at_once], 1.0);
+    assert!(!summary.metrics.contains_key("output-tokens-per-second-per-user"));
+    assert_eq!(summary.metrics["tpot"].max, 0.0);
+}

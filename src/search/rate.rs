@@ -119,13 +119,13 @@ impl RateSearch {
             TrialKind::Navigate => LIVES.0,
             _ => LIVES.1,
         };
-        let rule = match &spec.rule {
-            &StopRule::Fixed { min_seconds, max_seconds, .. } => {
+        let rule = match spec.rule {
+            StopRule::Fixed { min_seconds, max_seconds, .. } => {
                 let longer = if self.adaptive { 1.0 } else { max_seconds / self.max_seconds };
                 let requests = (f64::from(self.requests) * longer.max(1.0)).round() as u32;
                 StopRule::Fixed { requests, min_seconds, max_seconds }
             }
-            rule => rule.clone(),
+            rule => rule,
         };
         TrialSpec {
             load: Load::RequestRate(self.rate(spec.load)),
