@@ -1,6 +1,6 @@
 //! `plimsoll search --verify-rate`: a closed-loop answer, sent as an open loop.
 
-use plimsoll::plan::{ArrivalsPlan, LoadRange, Plan, StrategyPlan};
+use plimsoll::plan::{ArrivalsPlan, Budget, LoadRange, Plan, StrategyPlan};
 use plimsoll::report::{Document, TrialDocument, rate_at_answer};
 use plimsoll::search::TrialKind;
 use plimsoll::workload::ArrivalProcess;
@@ -22,6 +22,9 @@ pub async fn search_and_verify(plan: Plan, settings: Settings) -> anyhow::Result
             let check = open_loop(&plan, users, rate);
             let (checked, _) = engine::measure_all(&check, &settings).await?;
             let trial = checked.outcomes.iter().rev().find(|trial| trial.spec.kind == TrialKind::Measure);
+            if trial.is_none() {
+                eprintln!("the check at {rate:.1} requests/s was cut short and says nothing");
+            }
             document.rate_check = trial.map(|trial| TrialDocument::new(&check, trial, &[]).trial);
         }
         _ => eprintln!("there is no answer whose request rate could be checked"),
@@ -36,6 +39,8 @@ fn open_loop(plan: &Plan, users: u32, rate: f64) -> Plan {
     let mut check = plan.clone();
     check.name.push_str("-rate-check");
     check.load = LoadRange { min: 1, max: cap };
+    // The budget is the search's; the check has a length of its own.
+    check.budget = Budget::default();
     check.strategy = StrategyPlan::Grid { levels: Vec::new() };
     check.trial.requests = 1;
     (check.trial.min_seconds, check.trial.max_seconds) = (SECONDS, SECONDS);
