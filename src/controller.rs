@@ -10,7 +10,7 @@ use crate::run::{Cost, Observer, Progress, RunError, RunFolder};
 use crate::search::{self, Answer, Ask, SearchOutcome, Strategy, TrialOutcome, TrialSpec};
 use crate::target::{Target, TargetError};
 use crate::telemetry::{Telemetry, TelemetryError};
-use crate::trial::{Finished, Trials};
+use crate::trial::{Finished, OpenLoad, Trials};
 
 /// Times a target that has gone is waited for, and the first wait, seconds; each is twice the last.
 const RETURNS: (u32, f64) = (3, 2.0);
@@ -140,8 +140,10 @@ impl Run<'_> {
                 telemetry.set_clock(session.now());
             }
             let first = self.outcomes.last().map_or(1, |outcome| outcome.id + 1);
+            let open = self.plan.arrivals.as_ref().map(|plan| OpenLoad::of(plan, self.plan.seed));
             let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true)
-                .after(next_request);
+                .after(next_request)
+                .with_open_loop(open);
             let ended = self.trials(strategy, &mut trials).await?;
             self.spent = Cost { seconds: trials.now(), requests: trials.issued(), ..self.spent };
             late.extend(trials.close().await);

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::slo::Slo;
+use crate::workload::ArrivalProcess;
 
 pub use command::{Launching, TemplateError, shown};
 pub use engine::{Argument, EnginePlan, Reset, When};
@@ -37,6 +38,10 @@ pub struct Plan {
     pub target: TargetPlan,
     /// The loads that may be tried.
     pub load: LoadRange,
+    /// Open loop: the rates that may be tried instead, and how requests arrive. The load's highest
+    /// level is the cap on requests in flight then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalsPlan>,
     /// How to search.
     pub strategy: StrategyPlan,
     /// What is sent.
@@ -159,6 +164,24 @@ pub struct LoadRange {
     pub min: u32,
     /// Most requests in flight.
     pub max: u32,
+}
+
+/// Arrivals of an open loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivalsPlan {
+    /// Lowest rate that may be tried, requests a second.
+    pub min: f64,
+    /// Highest rate that may be tried, requests a second.
+    pub max: f64,
+    /// How arrivals are spaced.
+    pub process: ArrivalProcess,
+    /// Most requests in flight at once; an arrival beyond waits, and its waiting counts in its
+    /// latency.
+    pub in_flight_cap: u32,
+    /// The rates of a grid, ascending; empty for a search.
+    #[serde(default)]
+    pub levels: Vec<f64>,
 }
 
 /// How to search.

@@ -3,6 +3,12 @@
 //! The same code drives a live endpoint and virtual time. The load is never drained between trials:
 //! requests that are in flight at a trial's end go on into the next one.
 
+mod open;
+#[cfg(test)]
+mod tests;
+
+pub use open::OpenLoad;
+
 use crate::loadgen::record::{Phase, RequestRecord};
 use crate::loadgen::session::{Excess, InFlight, Session, SessionError, SessionEvent, Wake};
 use crate::metrics::reading::{Samples, readings};
@@ -13,6 +19,7 @@ use crate::slo::Slo;
 use crate::stats::mser::mser5;
 use crate::units::Load;
 use crate::verdict::{Reading, Verdict, judge, void_reason};
+use crate::workload::ArrivalProcess;
 
 /// Longest time between looks at a running trial, seconds: what the progress display sees.
 const GLANCE: f64 = 0.5;
@@ -25,6 +32,9 @@ pub struct Trials<S> {
     slo: Slo,
     next_id: u32,
     level: u32,
+    /// How open loops are run, and whether one runs now.
+    open: OpenLoad,
+    is_open: bool,
     /// Completions a second at the level in force, once known.
     rate: Option<f64>,
     /// Mean life of a request, seconds, once known.
@@ -69,6 +79,8 @@ impl<S: Session> Trials<S> {
             slo,
             next_id: first_id,
             level: 0,
+            open: OpenLoad { process: ArrivalProcess::Poisson, in_flight_cap: u32::MAX, seed: 0 },
+            is_open: false,
             rate: None,
             life: None,
             summarise,
@@ -125,7 +137,8 @@ impl<S: Session> Trials<S> {
     ) -> Result<Finished, SessionError> {
         let id = self.next_id;
         self.next_id += 1;
-        let mut trial = Running { began: self.session.now(), settled: None, records: Vec::new() };
+        let mut trial =
+            Running { began: self.session.now(), settled: None, records: Vec::new(), unstable: false };
         match self.measure(spec, &mut trial, watch).await {
             Ok(verdict) => Ok(self.conclude(id, spec, trial, verdict)),
             Err(error) => {
@@ -141,7 +154,11 @@ impl<S: Session> Trials<S> {
         trial: &mut Running,
         watch: &mut dyn FnMut(Glance<'_>),
     ) -> Result<Option<Verdict>, SessionError> {
-        let Load::Concurrency(users) = spec.load;
+        let users = match spec.load {
+            Load::Concurrency(users) => users,
+            Load::RequestRate(rate) => return self.measure_open(rate, spec, trial, watch).await,
+        };
+        self.leave_open_loop(spec);
         self.reach(users, spec, trial, watch).await?;
         self.settle(users, spec, trial, watch).await?;
         trial.settled = Some(self.session.now());
@@ -263,11 +280,8 @@ impl<S: Session> Trials<S> {
     ) -> Result<Verdict, SessionError> {
         let start = self.session.now();
         let chunk = (users / 4).clamp(8, 24);
-        // A look at the latest after the time in which a request without a first token would break
-        // the limit: a stuck server is left within seconds.
-        let patience = self.slo.ttft_limit().unwrap_or(PATIENCE).clamp(GLANCE, PATIENCE);
         loop {
-            let at = (self.session.now() + patience).min(start + rule.max_seconds);
+            let at = (self.session.now() + self.patience()).min(start + rule.max_seconds);
             self.advance(Wake { at, ended: u32::MAX, first_tokens: chunk }, trial).await?;
             let so_far = self.read(trial, true);
             let seen = so_far.iter().map(|reading| reading.of).min().unwrap_or(0);
@@ -279,6 +293,12 @@ impl<S: Session> Trials<S> {
                 return Ok(Verdict::Undecided);
             }
         }
+    }
+
+    /// A look at the latest after the time in which a request without a first token would break the
+    /// limit: a stuck server is left within seconds.
+    fn patience(&self) -> f64 {
+        self.slo.ttft_limit().unwrap_or(PATIENCE).clamp(GLANCE, PATIENCE)
     }
 
     /// Holds the level until the time that a token takes no longer falls.
@@ -353,7 +373,9 @@ impl<S: Session> Trials<S> {
         }
         let window = (ended - from).max(1e-9);
         let measured = trial.since(from);
-        let verdict = match void_reason(&self.slo, measured) {
+        let arrivals = self.arrival_figures(&trial, from);
+        let void = void_reason(&self.slo, measured).or_else(|| open::too_late(&self.slo, arrivals.as_ref()));
+        let verdict = match void {
             Some(reason) if spec.kind != TrialKind::Warmup => Verdict::Void(reason),
             _ => verdict.unwrap_or_else(|| judge(&self.slo, &readings)),
         };
@@ -385,6 +407,7 @@ impl<S: Session> Trials<S> {
             server: self.session.server_figures(from, ended),
             host: None,
             gpu: None,
+            arrivals,
         };
         Finished { outcome, records: trial.records }
     }
@@ -442,6 +465,8 @@ struct Running {
     settled: Option<f64>,
     /// In the order in which they ended.
     records: Vec<RequestRecord>,
+    /// Whether the backlog of an open loop was seen to grow.
+    unstable: bool,
 }
 
 impl Running {
@@ -483,7 +508,7 @@ impl Flow {
         let begun = flying.iter().filter(|flight| flight.first.is_some_and(|first| first >= from));
         let ttfts: Vec<f64> = done
             .filter_map(RequestRecord::ttft)
-            .chain(begun.filter_map(|flight| flight.first.map(|first| first - flight.sent)))
+            .chain(begun.filter_map(|flight| flight.first.map(|first| first - flight.start())))
             .collect();
         let e2es: Vec<f64> = measured.iter().filter_map(RequestRecord::e2e).collect();
         let mean =

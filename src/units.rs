@@ -58,6 +58,20 @@ pub fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A rate with three significant digits, those below 1 among them, without an exponent and without
+/// trailing zeros: `12.5`, `200`, `0.0123`.
+pub fn rate_figure(rate: f64) -> String {
+    if !rate.is_finite() || rate == 0.0 {
+        return significant(rate);
+    }
+    let digits = (2 - rate.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{rate:.digits$}");
+    match text.split_once('.') {
+        Some(_) => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        None => text,
+    }
+}
+
 /// A load level that a trial is run at.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -65,13 +79,17 @@ pub fn significant(value: f64) -> String {
 pub enum Load {
     /// Requests in flight, closed loop: a user sends the next request when the last one ends.
     Concurrency(u32),
+    /// Arrivals a second, open loop: a request is sent when its time has come, whatever became of the
+    /// earlier ones.
+    RequestRate(f64),
 }
 
 impl Load {
-    /// The level as a number: requests in flight.
+    /// The level as a number: requests in flight, or requests a second.
     pub fn value(self) -> f64 {
         match self {
             Load::Concurrency(n) => f64::from(n),
+            Load::RequestRate(rate) => rate,
         }
     }
 }
@@ -80,6 +98,7 @@ impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Load::Concurrency(n) => f.pad(&format!("{n} concurrent")),
+            Load::RequestRate(rate) => f.pad(&format!("{} requests/s", rate_figure(*rate))),
         }
     }
 }
@@ -132,6 +151,7 @@ pub mod any_number {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -149,6 +169,17 @@ mod tests {
         for (seconds, text) in cases {
             assert_eq!(Seconds(seconds).to_string(), text);
         }
+    }
+
+    #[test]
+    fn rates_below_one_keep_their_digits() {
+        for (rate, text) in
+            [(0.0123, "0.0123"), (0.5, "0.5"), (12.5, "12.5"), (20.0, "20"), (1234.0, "1234"), (0.0, "0")]
+        {
+            assert_eq!(rate_figure(rate), text);
+        }
+        assert_eq!(Load::RequestRate(12.5).to_string(), "12.5 requests/s");
+        assert_eq!(serde_json::to_string(&Load::RequestRate(0.5)).unwrap(), r#"{"request_rate":0.5}"#);
     }
 
     #[test]

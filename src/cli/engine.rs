@@ -154,7 +154,7 @@ pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Answered)
 }
 
-async fn measure_all(
+pub(super) async fn measure_all(
     plan: &Plan,
     settings: &Settings,
     page: Option<PageServer>,
@@ -279,7 +279,16 @@ fn interrupts() -> watch::Receiver<bool> {
 
 /// Writes the files and prints the answer.
 fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Result<()> {
-    let document = Document::of_run(contents);
+    finish_document(plan, contents, Document::of_run(contents), settings)
+}
+
+/// The same with a document that holds more than the run.
+pub(super) fn finish_document(
+    plan: &Plan,
+    contents: &Contents,
+    document: Document,
+    settings: &Settings,
+) -> anyhow::Result<()> {
     write_all(&contents.path, contents, &document)?;
     if settings.json {
         print(&document.to_json())?;
@@ -290,7 +299,7 @@ fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Resu
     Ok(())
 }
 
-fn exit_code(found: &Found) -> ExitCode {
+pub(super) fn exit_code(found: &Found) -> ExitCode {
     code_of(found.answer.outcome)
 }
 

@@ -13,6 +13,7 @@ mod search;
 mod selftest;
 mod simulate;
 mod stored;
+mod verify;
 mod watch;
 
 use std::ffi::OsString;

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use plimsoll::recipe::{
-    Bounds, BudgetSection, Count, Duration, LoadSection, Precision, Purpose, Recipe, StrategyName,
-    StrategySection, TrialSection,
+    ArrivalsName, Bounds, BudgetSection, Count, Duration, LoadSection, Precision, Purpose, Rates, Recipe,
+    StrategyName, StrategySection, TrialSection,
 };
 
 use super::exit::ExitCode;
 use super::flags::CommonFlags;
-use super::{block_on, engine};
+use super::{block_on, engine, verify};
 
-/// Find the most concurrent requests that still meet the SLO.
+/// Find the most concurrent requests, or the highest request rate, that still meets the SLO.
 ///
 /// Without `--url` or `--launch` the simulated engine is started in this process and measured over HTTP.
 /// The answer is an interval; everything that was measured is kept in a run folder.
@@ -36,6 +36,26 @@ struct SearchFlags {
     /// Fewest and most requests in flight that may be tried [default: 1..1024]
     #[arg(long, value_name = "MIN..MAX")]
     concurrency: Option<Bounds>,
+
+    /// Search for the highest request rate instead (open loop): lowest and highest rate that may be
+    /// tried, requests a second, such as 0.5..200.
+    #[arg(long, value_name = "MIN..MAX", conflicts_with = "concurrency")]
+    rate: Option<Rates>,
+
+    /// How the arrivals of an open loop are spaced: poisson (the default), constant, or gamma(SHAPE) with
+    /// a shape below 1 for bursts.
+    #[arg(long, value_name = "PROCESS")]
+    arrivals: Option<ArrivalsName>,
+
+    /// Most requests in flight of an open loop; those beyond wait, and their waiting counts in their
+    /// latency [default: 4096]
+    #[arg(long, value_name = "K")]
+    in_flight_cap: Option<Count>,
+
+    /// After a search over concurrency, send the request rate that was found there as an open loop, and
+    /// see whether it holds.
+    #[arg(long, conflicts_with = "rate")]
+    verify_rate: bool,
 
     /// How to search: adaptive (the default), bisect or grid.
     #[arg(long)]
@@ -68,6 +88,7 @@ const EXAMPLES: &str = "\
 Examples:
   plimsoll search
   plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms' --slo 'itl p95 < 50ms'
+  plimsoll search --rate 0.5..200 --arrivals poisson
   plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m
   plimsoll search --launch 'llama-server -m model.gguf --port {port}' --slo 'ttft p95 < 500ms'
   plimsoll search --serve 127.0.0.1:8088";
@@ -78,7 +99,12 @@ impl Search {
         let (plan, settings) = self.common.resolve(
             Purpose::Search,
             Recipe {
-                load: LoadSection { concurrency: how.concurrency },
+                load: LoadSection {
+                    concurrency: how.concurrency,
+                    rate: how.rate,
+                    arrivals: how.arrivals,
+                    in_flight_cap: how.in_flight_cap,
+                },
                 strategy: StrategySection {
                     kind: how.strategy,
                     precision: how.precision,
@@ -89,6 +115,9 @@ impl Search {
                 ..Recipe::default()
             },
         )?;
+        if how.verify_rate {
+            return block_on(verify::search_and_verify(plan, settings));
+        }
         block_on(engine::search(plan, settings, self.serve))
     }
 }

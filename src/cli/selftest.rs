@@ -2,6 +2,7 @@
 
 use clap::Args;
 use plimsoll::recipe::{Count, Precision};
+use plimsoll::selftest::rate::{self, RateOptions};
 use plimsoll::selftest::{self, Options, Progress, gate};
 
 use super::complaint::Complaint;
@@ -44,6 +45,10 @@ pub struct SelfTest {
     #[arg(long, value_name = "K", requires = "peers")]
     peer_searches: Option<Count>,
 
+    /// Hold the search over request rates (open loop) against servers whose largest rate is known.
+    #[arg(long, conflicts_with_all = ["quick", "scenario", "peers", "peer_searches"])]
+    rate: bool,
+
     /// Print the result as JSON on stdout instead of the table.
     #[arg(long)]
     json: bool,
@@ -52,10 +57,14 @@ pub struct SelfTest {
 const EXAMPLES: &str = "\
 Examples:
   plimsoll selftest --quick
+  plimsoll selftest --rate --searches 100
   plimsoll selftest --scenario decode,seqcliff --searches 50 --peers";
 
 impl SelfTest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if self.rate {
+            return self.rates();
+        }
         let options = if self.quick { gate::quick() } else { self.options() };
         let result = selftest::run(&options, &mut |Progress { done: (done, of), tally }| {
             eprintln!("{done}/{of}  {}: {}, {} searches", tally.scenario, tally.method, tally.searches);
@@ -73,6 +82,19 @@ impl SelfTest {
         Err(Complaint::new(ExitCode::GateFailed, message)
             .hint("compare with the table in docs/selftest.md; the bounds are in src/selftest/gate.rs")
             .into())
+    }
+
+    fn rates(&self) -> anyhow::Result<ExitCode> {
+        let Options { searches, first_seed, precision, .. } = self.options();
+        let result = rate::run(RateOptions { searches, first_seed, precision }, &mut |case| {
+            eprintln!("{}: {} searches", case.tally.scenario, case.tally.searches);
+        })?;
+        output::print(&if self.json {
+            serde_json::to_string_pretty(&result)? + "\n"
+        } else {
+            result.to_string()
+        })?;
+        Ok(ExitCode::Answered)
     }
 
     fn options(&self) -> Options {

@@ -1,8 +1,8 @@
-//! What a running load shares: its users, their requests, and what has happened.
+//! What a running load shares: its users and arrivals, their requests, and what has happened.
 //!
 //! The lock is taken when a request begins, gets its first token or ends, never for a token.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use crate::loadgen::intake::Progress;
 use crate::loadgen::record::{Failure, Outcome, RequestRecord};
 use crate::loadgen::session::{Excess, InFlight, LevelHistory, SessionEvent, Wake};
+use crate::units::Load;
 
 /// Failed attempts to connect before the target counts as gone.
 const UNREACHABLE_AFTER: u32 = 4;
@@ -38,7 +39,8 @@ struct State {
     next_user: u64,
     issued: u64,
     events: Vec<SessionEvent>,
-    steps: Vec<(f64, u32)>,
+    steps: Vec<(f64, Load)>,
+    open: OpenLoop,
     ended: u32,
     first_tokens: u32,
     wanted: Option<(u32, u32)>,
@@ -52,7 +54,23 @@ struct User {
     abort: Option<AbortHandle>,
     /// It goes once its request has ended (or is being aborted), and is no longer counted.
     leaving: bool,
+    /// It stands for one request of the open loop (or several, one after the other), and is no user
+    /// that the level counts.
+    arrival: bool,
     request: Option<Arc<Progress>>,
+}
+
+/// The open loop.
+#[derive(Default)]
+struct OpenLoop {
+    /// Whether a schedule is in force.
+    running: bool,
+    /// Most requests in flight.
+    cap: u32,
+    /// Requests in flight.
+    flying: u32,
+    /// When those were to be sent that wait at the cap.
+    waiting: VecDeque<f64>,
 }
 
 /// A run of failures to connect, with nothing else in between.
@@ -118,7 +136,7 @@ impl Board {
                 let mut users: Vec<(f64, u64)> = state
                     .users
                     .iter()
-                    .filter(|(_, user)| !user.leaving)
+                    .filter(|(_, user)| !user.leaving && !user.arrival)
                     .map(|(&id, user)| {
                         // A user without a request has the least to lose.
                         (user.request.as_ref().map_or(f64::INFINITY, |request| request.in_flight().sent), id)
@@ -132,8 +150,7 @@ impl Board {
                     }
                     state.staying -= 1;
                 }
-                let now = self.now();
-                state.steps.push((now, state.staying));
+                self.note_level(state);
             }
             level.saturating_sub(state.staying)
         };
@@ -152,8 +169,7 @@ impl Board {
         state.next_user += 1;
         state.users.insert(id, User::default());
         state.staying += 1;
-        let step = (self.now(), state.staying);
-        state.steps.push(step);
+        self.note_level(&mut state);
         Some(id)
     }
 
@@ -187,6 +203,9 @@ impl Board {
         if entry.leaving {
             return false;
         }
+        if entry.arrival {
+            return state.closing.is_none();
+        }
         if staying <= level && state.closing.is_none() {
             return true;
         }
@@ -197,7 +216,61 @@ impl Board {
 
     fn count_out(&self, state: &mut State) {
         state.staying -= 1;
-        state.steps.push((self.now(), state.staying));
+        self.note_level(state);
+    }
+
+    /// Notes the number of users, where it is they that are the load.
+    fn note_level(&self, state: &mut State) {
+        if !state.open.running {
+            state.steps.push((self.now(), Load::Concurrency(state.staying)));
+        }
+    }
+
+    /// Begins an open loop at `rate` with at most `cap` in flight, or ends it. Where asked to, cancels
+    /// what is in flight of an earlier one and drops what waits.
+    pub(crate) fn set_arrivals(&self, load: Option<(f64, u32)>, excess: Excess) {
+        let mut aborted = Vec::new();
+        {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            if excess == Excess::Abort {
+                state.open.waiting.clear();
+                for user in state.users.values_mut().filter(|user| user.arrival) {
+                    user.leaving = true;
+                    aborted.extend(user.abort.take());
+                }
+            }
+            state.open.running = load.is_some();
+            if let Some((rate, cap)) = load {
+                state.open.cap = cap.max(1);
+                let now = self.now();
+                state.steps.push((now, Load::RequestRate(rate)));
+            }
+        }
+        aborted.iter().for_each(AbortHandle::abort);
+    }
+
+    /// A request is due that was scheduled for this instant: a place for it, or none where it has to
+    /// wait at the cap.
+    pub(crate) fn arrive(&self, scheduled: f64) -> Option<u64> {
+        let mut state = self.lock();
+        if state.closing.is_some() || state.dry {
+            return None;
+        }
+        if state.open.flying >= state.open.cap {
+            state.open.waiting.push_back(scheduled);
+            return None;
+        }
+        let id = state.next_user;
+        state.next_user += 1;
+        state.open.flying += 1;
+        state.users.insert(id, User { arrival: true, ..User::default() });
+        Some(id)
+    }
+
+    /// When the request was to be sent that has waited longest at the cap, if one waits.
+    pub(crate) fn next_waiting(&self) -> Option<f64> {
+        self.lock().open.waiting.pop_front()
     }
 
     /// A user found no more requests in the workload.
@@ -208,8 +281,10 @@ impl Board {
     /// A user's task has ended, in whatever way.
     pub(crate) fn left(&self, user: u64) {
         let mut state = self.lock();
-        if state.users.remove(&user).is_some_and(|entry| !entry.leaving) {
-            self.count_out(&mut state);
+        match state.users.remove(&user) {
+            Some(entry) if entry.arrival => state.open.flying -= 1,
+            Some(entry) if !entry.leaving => self.count_out(&mut state),
+            _ => {}
         }
         let (dry, closing) = (state.dry && state.users.is_empty(), state.closing.is_some());
         drop(state);
@@ -273,7 +348,7 @@ impl Board {
         if state.wanted.is_some_and(|(ended, first)| state.ended >= ended || state.first_tokens >= first) {
             return Some(News::Enough);
         }
-        if state.dry && state.users.is_empty() && state.level > 0 {
+        if state.dry && state.users.is_empty() && (state.level > 0 || state.open.running) {
             return Some(News::Dry);
         }
         let streak = &state.streak;
@@ -299,8 +374,8 @@ impl Board {
         let mut guard = self.lock();
         let state = &mut *guard;
         snapshot.events.append(&mut state.events);
-        for (at, users) in state.steps.drain(..) {
-            snapshot.levels.push(at, users);
+        for (at, load) in state.steps.drain(..) {
+            snapshot.levels.push_load(at, load);
         }
         snapshot.issued = state.issued;
         state.ended = 0;
@@ -309,6 +384,7 @@ impl Board {
         snapshot.in_flight.clear();
         let requests = state.users.values().filter_map(|user| user.request.as_ref());
         snapshot.in_flight.extend(requests.map(|request| request.in_flight()));
+        snapshot.in_flight.extend(state.open.waiting.iter().map(|&scheduled| InFlight::waiting(scheduled)));
         drop(guard);
         // Nearly in order: instants are taken before the lock.
         snapshot.events[before..].sort_by(|a, b| event_time(a).total_cmp(&event_time(b)));
@@ -318,6 +394,7 @@ impl Board {
     pub(crate) fn close(&self, closing: Closing) {
         let mut state = self.lock();
         state.level = 0;
+        state.open.waiting.clear();
         state.closing = Some(closing);
         let aborts: Vec<AbortHandle> =
             state.users.values_mut().filter_map(|user| user.abort.take()).collect();

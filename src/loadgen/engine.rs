@@ -1,8 +1,8 @@
-//! The threads that carry the load, and the life of one user on them.
+//! The threads that carry the load, and the life of one user or one arrival on them.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use crate::loadgen::health::Probe;
 use crate::loadgen::pacer::Paced;
 use crate::loadgen::record::Outcome;
 use crate::loadgen::supply::Supply;
+use crate::loadgen::wire::Link;
 
 /// First pause of a user whose request failed; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -34,6 +35,8 @@ pub(crate) struct Engine {
 /// One thread with an event loop of its own; a user stays on its lane.
 pub(crate) struct Lane {
     handle: Handle,
+    /// Connections of the open loop that are free, the one used last at the end.
+    links: Mutex<Vec<Link>>,
     pub(crate) probe: Arc<Probe>,
 }
 
@@ -58,7 +61,7 @@ impl Threads {
             };
             all.threads.push(thread::Builder::new().name(format!("plimsoll-load-{index}")).spawn(run)?);
             all.stops.push(stop);
-            lanes.push(Lane { handle, probe: Arc::default() });
+            lanes.push(Lane { handle, links: Mutex::default(), probe: Arc::default() });
         }
         Ok((all, lanes))
     }
@@ -82,12 +85,26 @@ impl Engine {
     pub(crate) fn lanes(&self) -> &[Lane] {
         &self.lanes
     }
+
+    /// The lane whose turn it is.
+    fn turn(&self) -> usize {
+        self.next_lane.fetch_add(1, Relaxed) % self.lanes.len()
+    }
+
+    /// Sends a request that was scheduled for now, or lets it wait at the cap.
+    pub(crate) fn arrive(self: &Arc<Self>, scheduled: f64) {
+        let Some(user) = self.board.arrive(scheduled) else { return };
+        let lane = self.turn();
+        let seat = Seat { board: self.board.clone(), user };
+        let task = self.lanes[lane].handle.spawn(arrival(self.clone(), seat, lane, scheduled));
+        self.board.attach(user, task.abort_handle());
+    }
 }
 
 impl Paced for Arc<Engine> {
     fn join(&self) {
         let Some(user) = self.board.join() else { return };
-        let lane = &self.lanes[self.next_lane.fetch_add(1, Relaxed) % self.lanes.len()];
+        let lane = &self.lanes[self.turn()];
         let seat = Seat { board: self.board.clone(), user };
         let task = lane.handle.spawn(live(self.clone(), seat));
         self.board.attach(user, task.abort_handle());
@@ -128,6 +145,35 @@ async fn live(engine: Arc<Engine>, seat: Seat) {
                 return;
             }
         }
+    }
+}
+
+impl Lane {
+    fn links(&self) -> MutexGuard<'_, Vec<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One arrival; its place then goes to one that waits at the cap, if there is one.
+async fn arrival(engine: Arc<Engine>, seat: Seat, lane: usize, mut scheduled: f64) {
+    let Engine { client, board, supply, lanes, .. } = &*engine;
+    let mut held = 0.0;
+    loop {
+        let Some(request) = supply.next().await else {
+            board.ran_dry();
+            return;
+        };
+        let mut flight = Flight::begin(&seat, client.intake(&request).of_schedule(scheduled, held));
+        let Some(intake) = flight.intake() else { return };
+        let on_first = |sent, at| board.first_token(request.id, sent, at);
+        let mut link = lanes[lane].links().pop();
+        let outcome = client.perform(&mut link, &request, intake, on_first).await;
+        lanes[lane].links().extend(link);
+        if !flight.finish(outcome) {
+            return;
+        }
+        let Some(waited_longest) = board.next_waiting() else { return };
+        (scheduled, held) = (waited_longest, board.now() - waited_longest);
     }
 }
 

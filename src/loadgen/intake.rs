@@ -17,6 +17,7 @@ const LARGEST_DOCUMENT: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Progress {
     id: u64,
+    scheduled: Option<f64>,
     sent: AtomicU64,
     first: AtomicU64,
     latest: AtomicU64,
@@ -24,10 +25,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    fn new(id: u64, began: f64) -> Self {
+    fn new(id: u64, scheduled: Option<f64>, began: f64) -> Self {
         let never = || AtomicU64::new(f64::NAN.to_bits());
         Self {
             id,
+            scheduled,
             sent: AtomicU64::new(began.to_bits()),
             first: never(),
             latest: never(),
@@ -40,6 +42,7 @@ impl Progress {
         let instant = |bits: &AtomicU64| Some(f64::from_bits(bits.load(Relaxed))).filter(|at| !at.is_nan());
         InFlight {
             id: self.id,
+            scheduled: self.scheduled,
             sent: f64::from_bits(self.sent.load(Relaxed)),
             first: instant(&self.first),
             latest: instant(&self.latest),
@@ -61,6 +64,7 @@ pub struct Intake {
     tally: Tally,
     resends: u32,
     queued: Option<f64>,
+    held: Option<f64>,
 }
 
 /// What the body turned out to be.
@@ -79,14 +83,23 @@ impl Intake {
             isl,
             osl,
             streaming,
-            progress: Arc::new(Progress::new(id, began)),
+            progress: Arc::new(Progress::new(id, None, began)),
             form: Form::Unknown,
             parser: sse::Parser::default(),
             document: Vec::new(),
             tally: Tally::with_room(gaps),
             resends: 0,
             queued: None,
+            held: None,
         }
+    }
+
+    /// The same for a request of an open loop, which was to be sent at `scheduled` and waited `held`
+    /// seconds at the cap.
+    #[must_use]
+    pub fn of_schedule(self, scheduled: f64, held: f64) -> Self {
+        let progress = Arc::new(Progress::new(self.progress.id, Some(scheduled), self.sent_at()));
+        Self { progress, held: (held > 0.0).then_some(held), ..self }
     }
 
     /// A handle that follows this request from another thread.
@@ -179,6 +192,8 @@ impl Intake {
             id: self.progress.id,
             trial: 0,
             phase: Phase::Transient,
+            scheduled: self.progress.scheduled,
+            held: self.held,
             sent,
             first: tally.first.filter(|_| streamed),
             last: tally.first.filter(|_| completed).map(|_| tally.last),

@@ -28,6 +28,7 @@ use tokio::sync::watch;
 
 use crate::loadgen::board::{Board, Closing, News, Snapshot};
 use crate::loadgen::client::Client;
+use crate::loadgen::dispatcher::Dispatcher;
 use crate::loadgen::engine::{Engine, Threads};
 use crate::loadgen::health::{ClientHealth, tail};
 use crate::loadgen::limits::{LimitError, ensure_open_files};
@@ -35,7 +36,7 @@ use crate::loadgen::options::{ClientError, ClientOptions};
 use crate::loadgen::pacer::Pacer;
 use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionError, SessionEvent, Wake};
 use crate::loadgen::supply::Supply;
-use crate::workload::RequestSpec;
+use crate::workload::{Arrivals, RequestSpec};
 
 /// Most requests that are made ahead.
 const MOST_AHEAD: usize = 4096;
@@ -74,7 +75,8 @@ pub enum OpenError {
     System(#[from] io::Error),
 }
 
-/// A running load over the wire: a closed loop whose level moves without drain or burst.
+/// A running load over the wire: a closed loop whose level moves without drain or burst, or an open
+/// loop whose requests are sent on schedule.
 ///
 /// What the session shows (events, requests in flight, levels) is its state when
 /// [`Session::advance`] last returned, so that its parts always fit together; the load itself runs on.
@@ -82,6 +84,7 @@ pub enum OpenError {
 pub struct LiveSession {
     engine: Arc<Engine>,
     pacer: Pacer,
+    dispatcher: Dispatcher,
     supplier: Option<thread::JoinHandle<()>>,
     /// After the engine in this list, as its threads must outlive what runs on them.
     threads: Option<Threads>,
@@ -113,9 +116,11 @@ impl LiveSession {
         let asked = (Instant::now(), vec![0.0; lanes.len()]);
         let engine = Arc::new(Engine::new(client, Arc::new(Board::new(origin)), supply, lanes));
         let pacer = Pacer::start(Arc::new(engine.clone()))?;
+        let dispatcher = Dispatcher::start(Arc::new(engine.clone()))?;
         Ok(Self {
             engine,
             pacer,
+            dispatcher,
             supplier: Some(supplier),
             threads: Some(threads),
             interrupt,
@@ -178,6 +183,7 @@ impl LiveSession {
     /// Ends everything that runs, without waiting for users.
     fn stop(&mut self, closing: Closing) {
         self.pacer.stop();
+        self.dispatcher.stop();
         self.engine.supply.stop();
         self.engine.board.close(closing);
     }
@@ -191,6 +197,17 @@ impl Session for LiveSession {
     fn set_level(&mut self, users: u32, spread: f64, excess: Excess) {
         let missing = self.engine.board.set_level(users, excess);
         self.pacer.ramp(missing, spread);
+    }
+
+    fn set_arrivals(&mut self, arrivals: Option<Arrivals>, excess: Excess) {
+        // In this order: nothing of the old schedule is sent once the new one is in force.
+        self.dispatcher.halt();
+        let board = &self.engine.board;
+        let load = arrivals.as_ref().map(|arrivals| (arrivals.curve.at(0.0), arrivals.in_flight_cap));
+        board.set_arrivals(load, excess);
+        if let Some(arrivals) = arrivals {
+            self.dispatcher.begin(arrivals.schedule(), board.now());
+        }
     }
 
     async fn advance(&mut self, wake: Wake) -> Result<(), SessionError> {

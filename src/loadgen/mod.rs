@@ -7,6 +7,7 @@ mod board;
 pub mod body;
 pub mod client;
 pub mod delta;
+mod dispatcher;
 mod engine;
 pub(crate) mod failure;
 mod flight;

@@ -15,6 +15,13 @@ pub struct RequestRecord {
     pub trial: u32,
     /// What the request counts as within its trial.
     pub phase: Phase,
+    /// Open loop: instant when the request was to be sent. Latency counts from here.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scheduled: Option<f64>,
+    /// Open loop: how long the request waited for a place under the cap on requests in flight,
+    /// seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub held: Option<f64>,
     /// Instant when the first byte of the request was handed to the socket.
     pub sent: f64,
     /// Arrival of the chunk that held the first output token.
@@ -122,14 +129,26 @@ impl Failure {
 }
 
 impl RequestRecord {
-    /// Time to first token, seconds: request sent to the first output token received.
-    pub fn ttft(&self) -> Option<f64> {
-        self.first.map(|first| first - self.sent)
+    /// The instant from which latency counts: when the request was to be sent (open loop) or was
+    /// sent (closed loop).
+    pub fn start(&self) -> f64 {
+        self.scheduled.unwrap_or(self.sent)
     }
 
-    /// End-to-end latency, seconds: request sent to the last token received.
+    /// How late the client was with the request, seconds: sent later than scheduled, without the wait
+    /// for a place under the cap. None in a closed loop.
+    pub fn lateness(&self) -> Option<f64> {
+        self.scheduled.map(|scheduled| (self.sent - scheduled - self.held.unwrap_or(0.0)).max(0.0))
+    }
+
+    /// Time to first token, seconds: [`RequestRecord::start`] to the first output token received.
+    pub fn ttft(&self) -> Option<f64> {
+        self.first.map(|first| first - self.start())
+    }
+
+    /// End-to-end latency, seconds: [`RequestRecord::start`] to the last token received.
     pub fn e2e(&self) -> Option<f64> {
-        self.last.map(|last| last - self.sent)
+        self.last.map(|last| last - self.start())
     }
 
     /// Output tokens: the server's count where it gave one, else as counted from the chunks.

@@ -1,5 +1,6 @@
 //! Records in, figures out: percentiles with their intervals, throughput, goodput, errors.
 
+pub mod arrivals;
 pub mod reading;
 pub mod summary;
 #[cfg(test)]

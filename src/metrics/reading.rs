@@ -140,23 +140,23 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
         samples.partial && began.is_some_and(|began| began < samples.from)
     };
     for record in samples.records {
-        if began_before(record.sent, record.first) {
+        if began_before(record.start(), record.first) {
             continue;
         }
         let life = record.first.map_or_else(
-            || levels.mean_log(record.sent, record.ended),
+            || levels.mean_log(record.start(), record.ended),
             |first| levels.mean_log(first, record.last.unwrap_or(record.ended)),
         );
-        let at_sending = levels.mean_log(record.sent, record.sent);
+        let at_sending = levels.mean_log(record.start(), record.start());
         match (&record.outcome, metric) {
             // A first token counts whatever became of the request later, if it came in the window.
             (Outcome::Completed { .. } | Outcome::Censored | Outcome::Cancelled, Metric::Ttft) => {
                 match record.first {
                     Some(first) if first >= samples.from => {
-                        values.push_at(first - record.sent, at_sending, first);
+                        values.push_at(first - record.start(), at_sending, first);
                     }
-                    None if overdue(record.ended - record.sent) => {
-                        values.push_at(record.ended - record.sent, at_sending, record.ended);
+                    None if overdue(record.ended - record.start()) => {
+                        values.push_at(record.ended - record.start(), at_sending, record.ended);
                     }
                     _ => {}
                 }
@@ -183,7 +183,7 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
             }
             (Outcome::Completed { .. }, Metric::E2e) => {
                 if let Some(e2e) = record.e2e() {
-                    values.push(e2e, levels.mean_log(record.sent, record.ended));
+                    values.push(e2e, levels.mean_log(record.start(), record.ended));
                 }
             }
             (Outcome::Completed { .. }, _) => {
@@ -192,25 +192,27 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
                 }
             }
             (Outcome::Censored | Outcome::Cancelled, Metric::E2e) => {
-                if overdue(record.ended - record.sent) {
-                    values.push(record.ended - record.sent, levels.mean_log(record.sent, record.ended));
+                if overdue(record.ended - record.start()) {
+                    values.push(record.ended - record.start(), levels.mean_log(record.start(), record.ended));
                 }
             }
             (Outcome::Censored | Outcome::Cancelled, _) => {}
         }
     }
     for flight in samples.pending {
-        if began_before(flight.sent, flight.first) {
+        if began_before(flight.start(), flight.first) {
             continue;
         }
-        let at_sending = levels.mean_log(flight.sent, flight.sent);
-        let age = samples.now - flight.sent;
+        let at_sending = levels.mean_log(flight.start(), flight.start());
+        let age = samples.now - flight.start();
         match (metric, flight.first) {
             (Metric::Ttft, Some(first)) if first >= samples.from => {
-                values.push_at(first - flight.sent, at_sending, first);
+                values.push_at(first - flight.start(), at_sending, first);
             }
             (Metric::Ttft, None) if overdue(age) => values.push_at(age, at_sending, samples.now),
-            (Metric::E2e, _) if overdue(age) => values.push(age, levels.mean_log(flight.sent, samples.now)),
+            (Metric::E2e, _) if overdue(age) => {
+                values.push(age, levels.mean_log(flight.start(), samples.now))
+            }
             (Metric::Tpot | Metric::Itl | Metric::OutputTokensPerSecondPerUser, Some(first))
                 if samples.partial =>
             {
@@ -234,8 +236,8 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
 /// which timed out has at least waited that long, which a mean can use.
 fn failed_value(objective: &Objective, record: &RequestRecord, cause: Failure, bad: f64) -> f64 {
     let waited = match objective.metric {
-        Metric::Ttft => record.first.unwrap_or(record.ended) - record.sent,
-        Metric::E2e => record.ended - record.sent,
+        Metric::Ttft => record.first.unwrap_or(record.ended) - record.start(),
+        Metric::E2e => record.ended - record.start(),
         _ => return bad,
     };
     if objective.stat == Stat::Mean && cause == Failure::Timeout { waited } else { bad }
@@ -276,13 +278,13 @@ fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Level
         };
         // A request that was let go says nothing, unless it had broken its limit by then.
         let finished = record.is_completed() || record.failure().is_some();
-        if finished || overdue(record.first, record.sent, record.ended) {
-            count(miss, levels.mean_log(record.sent, record.ended));
+        if finished || overdue(record.first, record.start(), record.ended) {
+            count(miss, levels.mean_log(record.start(), record.ended));
         }
     }
     for flight in samples.pending {
-        if flight.first.is_none() && overdue(None, flight.sent, samples.now) {
-            count(true, levels.mean_log(flight.sent, samples.now));
+        if flight.first.is_none() && overdue(None, flight.start(), samples.now) {
+            count(true, levels.mean_log(flight.start(), samples.now));
         }
     }
     let missed = f64::from(over) / f64::from(of.max(1));

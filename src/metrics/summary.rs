@@ -162,7 +162,7 @@ impl Summary {
         let output = |record: &RequestRecord| f64::from(record.output_tokens());
         let input_tokens: f64 = completed.iter().map(|record| prompt(record)).sum();
         let output_tokens: f64 = completed.iter().map(|record| output(record)).sum();
-        let in_flight_time: f64 = completed.iter().map(|record| record.ended - record.sent).sum();
+        let in_flight_time: f64 = completed.iter().map(|record| record.ended - record.start()).sum();
         let streamed = || completed.iter().filter(|record| record.first.is_some());
         let chunks: usize = streamed().map(|record| record.gaps_us.len() + 1).sum();
         let streamed_tokens: f64 = streamed().map(|record| output(record)).sum();
@@ -195,7 +195,12 @@ fn distributions(
         }
     };
     for metric in PER_REQUEST {
-        let samples: Vec<f64> = completed.iter().filter_map(|record| metric.of_request(record)).collect();
+        // Tokens that were read all at once have no pace: their rate would be infinite.
+        let samples: Vec<f64> = completed
+            .iter()
+            .filter_map(|record| metric.of_request(record))
+            .filter(|value| value.is_finite())
+            .collect();
         add(metric.name(), &samples);
     }
     let mut gaps = Vec::new();

@@ -15,6 +15,8 @@ fn request(sent: f64, ttft: f64, gap: f64, tokens: u32) -> RequestRecord {
         id: 0,
         trial: 1,
         phase: Phase::Measured,
+        scheduled: None,
+        held: None,
         sent,
         first: Some(sent + ttft),
         last: Some(last),
@@ -38,7 +40,7 @@ fn failed(sent: f64, ended: f64, cause: Failure) -> RequestRecord {
 }
 
 fn waiting(sent: f64, first: Option<f64>) -> InFlight {
-    InFlight { id: 0, sent, first, latest: first, tokens: u32::from(first.is_some()) }
+    InFlight { id: 0, scheduled: None, sent, first, latest: first, tokens: u32::from(first.is_some()) }
 }
 
 fn levels(users: u32) -> LevelHistory {
@@ -172,7 +174,8 @@ fn every_gap_is_an_itl_sample_and_tpot_stands_in_where_gaps_were_not_kept() {
 
 #[test]
 fn the_pace_of_requests_in_flight_counts_for_navigation_only() {
-    let flight = InFlight { id: 1, sent: 1.0, first: Some(2.0), latest: Some(7.0), tokens: 26 };
+    let flight =
+        InFlight { id: 1, scheduled: None, sent: 1.0, first: Some(2.0), latest: Some(7.0), tokens: 26 };
     let young = InFlight { tokens: 5, ..flight };
     let slo = Slo::parse(["tpot p95 < 100ms"]).unwrap();
     let pending = [flight, young];
@@ -335,4 +338,12 @@ proptest! {
             prop_assert_eq!(holds, reading.margin <= 0.0);
         }
     }
+}
+
+#[test]
+fn tokens_read_all_at_once_have_no_infinite_pace() {
+    let at_once = RequestRecord { first: Some(1.0), last: Some(1.0), ..request(0.0, 1.0, 0.0, 11) };
+    let summary = Summary::of(&Slo::none(), &[at_once], 1.0);
+    assert!(!summary.metrics.contains_key("output-tokens-per-second-per-user"));
+    assert_eq!(summary.metrics["tpot"].max, 0.0);
 }

@@ -16,6 +16,7 @@ impl Recipe {
     pub(super) fn check(&self) -> Result<(), RecipeError> {
         self.check_slo()?;
         self.check_target()?;
+        self.check_load()?;
         self.check_strategy()?;
         self.launched().check()?;
         if let (Some(min), Some(max)) = (self.trial.min_duration, self.trial.max_duration)
@@ -49,6 +50,27 @@ impl Recipe {
                  streamed does not show",
             )
             .hint("judge by `e2e`, or leave streaming on (no `--no-stream`, no `target.streaming = false`)"));
+        }
+        Ok(())
+    }
+
+    fn check_load(&self) -> Result<(), RecipeError> {
+        let load = &self.load;
+        if load.rate.is_some() && load.concurrency.is_some() {
+            return Err(RecipeError::new(
+                "both `load.rate` (`--rate`) and `load.concurrency` (`--concurrency`) are given",
+            )
+            .hint("keep one: requests are sent at a rate (open loop) or kept in flight (closed loop)"));
+        }
+        if load.rate.is_none() {
+            let fields = [
+                (load.arrivals.is_some(), "`load.arrivals` (`--arrivals`)"),
+                (load.in_flight_cap.is_some(), "`load.in_flight_cap` (`--in-flight-cap`)"),
+            ];
+            if let Some((_, name)) = fields.into_iter().find(|(given, _)| *given) {
+                return Err(RecipeError::new(format!("{name} is an open loop's, but no rate is given"))
+                    .hint("add `--rate` (`load.rate`), such as `--rate 20`, or leave it out"));
+            }
         }
         Ok(())
     }
@@ -221,6 +243,8 @@ mod tests {
             ("[strategy]\nkind = 'bisect'\nlevels = [1, 2]", "the strategy is not `grid`"),
             ("[strategy]\nkind = 'grid'\nprecision = '5%'", "no meaning for `grid`"),
             ("[strategy]\nlevels = []", "is empty"),
+            ("[load]\nrate = '1..5'\nconcurrency = '1..5'", "both `load.rate`"),
+            ("[load]\narrivals = 'poisson'", "no rate is given"),
             ("[strategy]\nlevels = [1, 99]\n[load]\nconcurrency = '1..8'", "level 99 of"),
             ("[trial]\nmin_duration = '2m'\nmax_duration = '1m'", "`trial.min_duration` is above"),
             ("[target]\nextra_body = { model = 'x' }", "give the model as `target.model`"),

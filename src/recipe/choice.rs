@@ -5,6 +5,7 @@ use std::str::FromStr;
 use super::error::closest;
 use super::quantity::{QuantityError, written_as_text, wrong};
 use crate::plan::{Api, Engine, TokenizerPlan};
+use crate::workload::ArrivalProcess;
 
 /// Names of the calls that can be measured.
 pub const APIS: [(&str, Api); 2] = [("chat", Api::Chat), ("completions", Api::Completions)];
@@ -46,6 +47,38 @@ pub struct EngineName(pub Engine);
 /// `tokenizer.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tokenizer(pub TokenizerPlan);
+
+/// [`ArrivalProcess`] as written in a recipe: `constant`, `poisson` or `gamma(0.25)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArrivalsName(pub ArrivalProcess);
+
+/// Smallest and largest shape of gamma gaps.
+const SHAPES: (f64, f64) = (0.01, 1000.0);
+
+impl FromStr for ArrivalsName {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let plain = text.trim().to_lowercase();
+        let shape = plain.strip_prefix("gamma").map(|rest| {
+            let inside = rest.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+            inside.unwrap_or("").trim().trim_start_matches("shape=").parse::<f64>()
+        });
+        match (plain.as_str(), shape) {
+            ("constant", _) => Ok(Self(ArrivalProcess::Constant)),
+            ("poisson", _) => Ok(Self(ArrivalProcess::Poisson)),
+            (_, Some(Ok(shape))) if (SHAPES.0..=SHAPES.1).contains(&shape) => {
+                Ok(Self(ArrivalProcess::Gamma { shape }))
+            }
+            (_, Some(_)) => wrong(format!(
+                "`{text}` has no shape from 0.01 to 1000; write `gamma(0.25)` for bursts (1 is Poisson)"
+            )),
+            _ => wrong(format!(
+                "no arrivals are called `{text}`; there are `constant`, `poisson` and `gamma(SHAPE)`"
+            )),
+        }
+    }
+}
 
 /// Finds `text` among the names of `table`, whatever its case and dashes.
 fn choose<T: Copy>(what: &str, text: &str, table: &[(&str, T)]) -> Result<T, QuantityError> {
@@ -114,6 +147,13 @@ written_as_text! {
         "enum": ["vllm", "sglang", "llama-server", "tensorrt-llm", "simulated", "generic"]
     },
     StrategyName: { "description": "A way to search.", "enum": ["adaptive", "bisect", "grid"] },
+    ArrivalsName: {
+        "description": "How arrivals are spaced: `constant`, `poisson`, or `gamma(SHAPE)`, where a shape below 1 is \
+                        bursty (as vLLM's burstiness).",
+        "type": "string",
+        "pattern": "^ *(constant|poisson|gamma *\\( *[0-9.]+ *\\)) *$",
+        "examples": ["poisson", "gamma(0.25)"]
+    },
     Tokenizer: {
         "description": "How prompt tokens are counted: `auto`, `server` (its /tokenize), `usage` (calibrated from \
                         its usage), or the path of a tokenizer.json.",
@@ -152,6 +192,16 @@ mod tests {
         assert_eq!(listed(schema_for!(ApiName)), table(APIS.map(|(name, _)| name).to_vec()));
         assert_eq!(listed(schema_for!(EngineName)), table(ENGINES.map(|(name, _)| name).to_vec()));
         assert_eq!(listed(schema_for!(StrategyName)), table(STRATEGIES.map(|(name, _)| name).to_vec()));
+    }
+
+    #[test]
+    fn arrivals_have_a_name_and_bursts_a_shape() {
+        let shape = |text: &str| text.parse::<ArrivalsName>().unwrap().0;
+        assert_eq!(shape("Poisson"), ArrivalProcess::Poisson);
+        assert_eq!(shape("gamma(0.25)"), ArrivalProcess::Gamma { shape: 0.25 });
+        for text in ["gamma", "gamma(0)", "gamma(x)", "uniform"] {
+            assert!(text.parse::<ArrivalsName>().is_err(), "{text}");
+        }
     }
 
     #[test]

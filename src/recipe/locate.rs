@@ -48,7 +48,10 @@ mod tests {
     fn an_unknown_field_is_named_with_its_line_and_the_likely_one() {
         let (message, hint) = error("seed = 1\n\n[load]\nconcurency = '1..8'\n");
         assert_eq!(message, "recipe `my.toml`, line 4: `[load]` has no field `concurency`");
-        assert_eq!(hint, "did you mean `concurrency`? (`[load]` has `concurrency`)");
+        assert_eq!(
+            hint,
+            "did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`)"
+        );
         let (message, hint) = error("sede = 1\n");
         assert_eq!(message, "recipe `my.toml`, line 1: a recipe has no field `sede`");
         assert!(hint.starts_with("did you mean `seed`? (a recipe has `description`, `seed`, "), "{hint}");

@@ -33,11 +33,11 @@ mod ready;
 mod resolve;
 mod written;
 
-pub use choice::{ApiName, EngineName, StrategyName, Tokenizer};
+pub use choice::{ApiName, ArrivalsName, EngineName, StrategyName, Tokenizer};
 pub use engine::{EngineSection, Launch, ResetText};
 pub use error::RecipeError;
 pub use lengths::TokenLengths;
-pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Speed};
+pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Rates, Speed};
 pub use ready::{READY, ReadyRecipe};
 pub use resolve::{Purpose, choose_preset};
 pub use written::{

@@ -190,6 +190,47 @@ impl FromStr for Bounds {
     }
 }
 
+/// An interval of rates above 0, requests a second, both ends included: `0.5..200`; or one rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Lower end.
+    pub min: f64,
+    /// Upper end.
+    pub max: f64,
+}
+
+/// Lowest and highest rate, requests a second: a request an hour, and more than any client sends.
+const RATES: (f64, f64) = (1.0 / 3600.0, 1e6);
+
+impl FromStr for Rates {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let rate = |part: &str| {
+            let part = part.trim();
+            let number = part.strip_suffix("/s").unwrap_or(part).trim_end();
+            match number.parse::<f64>() {
+                Ok(rate) if (RATES.0..=RATES.1).contains(&rate) => Ok(rate),
+                Ok(_) => wrong(format!(
+                    "the rate `{part}` is outside 0.000278 (one an hour) to 1000000 requests/s"
+                )),
+                Err(_) => wrong(format!(
+                    "`{part}` is not a rate in requests/s; write `20`, or a range such as `0.5..200`"
+                )),
+            }
+        };
+        let Some((low, high)) = text.split_once("..") else {
+            let rate = rate(text)?;
+            return Ok(Self { min: rate, max: rate });
+        };
+        let (min, max) = (rate(low)?, rate(high.strip_prefix('=').unwrap_or(high))?);
+        if min > max {
+            return wrong(format!("`{text}` runs backwards; write `{}..{}`", high.trim(), low.trim()));
+        }
+        Ok(Self { min, max })
+    }
+}
+
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}", self.min, self.max)
@@ -280,6 +321,14 @@ written_as_text! {
         "pattern": "^ *[0-9_]+ *\\.\\.=? *[0-9_]+ *$",
         "examples": ["1..1024"]
     },
+    Rates: {
+        "description": "Requests a second: a range, both ends included, or one rate.",
+        "anyOf": [
+            { "type": "string", "pattern": "^ *[0-9.]+ *(/s)? *(\\.\\.=? *[0-9.]+ *(/s)?)? *$" },
+            { "type": "number", "exclusiveMinimum": 0 }
+        ],
+        "examples": ["0.5..200", 20]
+    },
 }
 
 #[cfg(test)]
@@ -340,6 +389,22 @@ mod tests {
             ("1..99999999999", "too large"),
         ] {
             let error = text.parse::<Bounds>().unwrap_err().to_string();
+            assert!(error.contains(mend), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn rates_below_one_a_second_are_rates_like_any_other() {
+        assert_eq!("0.5..200".parse::<Rates>().unwrap(), Rates { min: 0.5, max: 200.0 });
+        assert_eq!("0.02/s".parse::<Rates>().unwrap(), Rates { min: 0.02, max: 0.02 });
+        for (text, mend) in [
+            ("0..5", "outside"),
+            ("20..5", "`5..20`"),
+            ("fast", "not a rate"),
+            ("-1", "outside"),
+            ("NaN", "outside"),
+        ] {
+            let error = text.parse::<Rates>().unwrap_err().to_string();
             assert!(error.contains(mend), "{text}: {error}");
         }
     }

@@ -2,11 +2,11 @@
 
 use super::choice::{StrategyName, Tokenizer};
 use super::error::{RecipeError, closest};
-use super::quantity::{Bounds, Count, Duration, Precision, Speed};
-use super::written::{Recipe, StrategySection, TargetSection};
+use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
+use super::written::{LoadSection, Recipe, StrategySection, TargetSection};
 use crate::plan::{
-    Api, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, SimulatedPlan, StrategyPlan,
-    TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
+    Api, ArrivalsPlan, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, SimulatedPlan,
+    StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
 };
 use crate::sim::presets::{self, Preset};
 use crate::slo::Slo;
@@ -40,6 +40,10 @@ const TRIAL_SECONDS: (f64, f64) = (1.0, 120.0);
 const TIMEOUT: f64 = 600.0;
 /// Where an engine that is launched is reached.
 const ENGINE_URL: &str = "http://{{ host }}:{{ port }}";
+/// Most requests in flight of an open loop.
+const IN_FLIGHT_CAP: u32 = 4096;
+/// How many times the lowest rate of a search the highest may be.
+const WIDEST_RATES: f64 = 1e5;
 
 impl Recipe {
     /// Resolves the recipe; `name` is its own, where it has one.
@@ -67,7 +71,11 @@ impl Recipe {
                 ));
             }
         };
-        let (strategy, load) = resolve_search(self.strategy, self.load.concurrency);
+        let (mut strategy, mut load) = resolve_search(self.strategy, self.load.concurrency);
+        let arrivals = resolve_arrivals(&self.load, &mut strategy, purpose)?;
+        if let Some(arrivals) = &arrivals {
+            load = LoadRange { min: 1, max: arrivals.in_flight_cap };
+        }
         let target = match preset {
             Some(preset) => TargetPlan::Simulated(SimulatedPlan {
                 preset: preset.name.to_owned(),
@@ -90,6 +98,7 @@ impl Recipe {
             slo,
             target,
             load,
+            arrivals,
             strategy,
             workload,
             trial: resolve_trial(self.trial.requests, self.trial.min_duration, self.trial.max_duration),
@@ -214,6 +223,50 @@ fn resolve_search(section: StrategySection, concurrency: Option<Bounds>) -> (Str
     }
 }
 
+/// The open loop that is asked for, if one is. A grid's levels become rates.
+fn resolve_arrivals(
+    section: &LoadSection,
+    strategy: &mut StrategyPlan,
+    purpose: Purpose,
+) -> Result<Option<ArrivalsPlan>, RecipeError> {
+    let Some(Rates { min, max }) = section.rate else { return Ok(None) };
+    let levels = match strategy {
+        StrategyPlan::Grid { levels } if purpose == Purpose::Search => {
+            let rates: Vec<f64> = levels.iter().map(|&level| f64::from(level)).collect();
+            levels.clear();
+            rates.into_iter().filter(|rate| (min..=max).contains(rate)).collect()
+        }
+        StrategyPlan::Grid { levels } => {
+            levels.clear();
+            vec![min]
+        }
+        _ => Vec::new(),
+    };
+    if purpose == Purpose::Search && min == max {
+        return Err(RecipeError::new(format!(
+            "`load.rate` (`--rate`) is the one rate {min}, and a search needs a range"
+        ))
+        .hint(format!(
+            "for example `--rate {}..{}`, or measure that rate alone with `plimsoll measure --rate {min}`",
+            min / 10.0,
+            min * 10.0
+        )));
+    }
+    if max / min > WIDEST_RATES {
+        return Err(RecipeError::new(format!(
+            "the rates {min}..{max} (`load.rate`, `--rate`) span more than a factor of {WIDEST_RATES}"
+        ))
+        .hint("narrow the range"));
+    }
+    Ok(Some(ArrivalsPlan {
+        min,
+        max,
+        process: section.arrivals.map(|name| name.0).unwrap_or_default(),
+        in_flight_cap: section.in_flight_cap.map_or(IN_FLIGHT_CAP, |Count(cap)| cap),
+        levels,
+    }))
+}
+
 /// `count` whole numbers evenly spaced on the log scale, both ends among them.
 fn log_spaced(bounds: Bounds, count: usize) -> Vec<u32> {
     let (low, high) = (f64::from(bounds.min), f64::from(bounds.max));
@@ -313,6 +366,18 @@ mod tests {
         );
         assert_eq!(levels(&format!("[load]\nconcurrency='2..4'\n{kind}")), (vec![2, 3, 4], 2, 4));
         assert_eq!(levels("[strategy]\nlevels = [9, 3, 9]"), (vec![3, 9], 3, 9));
+    }
+
+    #[test]
+    fn a_rate_makes_an_open_loop_whose_cap_bounds_the_connections() {
+        let plan = plan("[load]\nrate = '0.5..200'\narrivals = 'gamma(0.25)'\nin_flight_cap = 100");
+        let arrivals = plan.arrivals.clone().unwrap();
+        assert_eq!((arrivals.min, arrivals.max, arrivals.in_flight_cap), (0.5, 200.0, 100));
+        assert_eq!(arrivals.process, crate::workload::ArrivalProcess::Gamma { shape: 0.25 });
+        assert_eq!(plan.load, LoadRange { min: 1, max: 100 });
+        assert_eq!(toml::from_str::<Plan>(&toml::to_string(&plan).unwrap()).unwrap(), plan);
+        assert!(problem("[load]\nrate = 20").contains("plimsoll measure --rate 20"));
+        assert!(problem("[load]\nrate = '0.001..1000'").contains("span more than"));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::{ApiName, EngineName, StrategyName, Tokenizer};
+use super::choice::{ApiName, ArrivalsName, EngineName, StrategyName, Tokenizer};
 use super::engine::EngineSection;
 use super::error::{RecipeError, closest};
 use super::lengths::TokenLengths;
 use super::locate;
-use super::quantity::{Bounds, Count, Duration, Precision, Speed};
+use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::ready::{READY, ReadyRecipe};
 use crate::plan::{GpuChoice, TokenizerPlan};
 use crate::slo::Slo;
@@ -82,6 +82,13 @@ pub struct TargetSection {
 pub struct LoadSection {
     /// Fewest and most requests in flight; `1..1024` if left out.
     pub concurrency: Option<Bounds>,
+    /// Open loop instead: lowest and highest rate of arrivals, requests a second.
+    pub rate: Option<Rates>,
+    /// Open loop: how arrivals are spaced; `poisson` if left out.
+    pub arrivals: Option<ArrivalsName>,
+    /// Open loop: most requests in flight at once; an arrival beyond waits, and its waiting counts in
+    /// its latency. 4096 if left out.
+    pub in_flight_cap: Option<Count>,
 }
 
 /// What is sent: synthetic prompts, each of them unique.
@@ -229,6 +236,12 @@ impl Recipe {
         if kind.is_some() && kind != self.strategy.kind {
             self.strategy = StrategySection { kind, ..StrategySection::default() };
         }
+        // So has one kind of load no use for the other's range.
+        if flags.load.rate.is_some() {
+            self.load.concurrency = None;
+        } else if flags.load.concurrency.is_some() {
+            self.load = LoadSection::default();
+        }
         /// Takes the fields that the flags give.
         macro_rules! take {
             ($($($part:ident).+),+ $(,)?) => {
@@ -255,6 +268,9 @@ impl Recipe {
             target.timeout,
             target.extra_body,
             load.concurrency,
+            load.rate,
+            load.arrivals,
+            load.in_flight_cap,
             workload.isl,
             workload.osl,
             workload.tokenizer,

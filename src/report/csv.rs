@@ -5,6 +5,7 @@
 
 use super::document::{Document, TrialFigures};
 use crate::metrics::Distribution;
+use crate::units::Load;
 
 /// The metrics that have columns.
 const METRICS: [&str; 6] = ["ttft", "ttst", "itl", "tpot", "stall", "e2e"];
@@ -39,6 +40,7 @@ fn header(document: &Document) -> Vec<String> {
         "trial",
         "kind",
         "concurrency",
+        "request_rate",
         "verdict",
         "void_cause",
         "issued",
@@ -71,7 +73,8 @@ fn row(trial: &TrialFigures) -> Vec<String> {
     let mut cells = vec![
         trial.id.to_string(),
         word(&trial.kind),
-        trial.load.value().to_string(),
+        if let Load::Concurrency(users) = trial.load { users.to_string() } else { String::new() },
+        if let Load::RequestRate(rate) = trial.load { number(rate) } else { String::new() },
         word(&trial.verdict),
         trial.void_cause.clone().unwrap_or_default(),
     ];

@@ -19,6 +19,7 @@ mod words;
 pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};
 pub use files::{ReportError, write_all, write_files};
 pub use progress::Level;
+pub use terminal::rate_at_answer;
 
 /// The document of the fabricated search, for tests of every form of the report.
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) fn by_load(document: &Document, figure: impl Fn(&TrialFigures) -> Opt
     let mut sums: Vec<(f64, f64, f64)> = Vec::new();
     for trial in document.trials.iter().filter(|trial| trial.is_valid()) {
         let load = trial.load.value();
-        let Some(figure) = figure(trial).filter(|figure| figure.is_finite() && load >= 1.0) else { continue };
+        let Some(figure) = figure(trial).filter(|figure| figure.is_finite() && load > 0.0) else { continue };
         let weight = f64::from(trial.measured.max(1));
         match sums.iter_mut().find(|sum| sum.0 == load) {
             Some(sum) => {

@@ -1,8 +1,10 @@
 //! Figures and answers in words, the same in every form of the report.
 
+use crate::plan::Plan;
 use crate::search::{SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Stat};
-use crate::units::{Interval, Load, Seconds, significant};
+use crate::units::{Interval, Load, Seconds, rate_figure, significant};
+use crate::workload::ArrivalProcess;
 
 use super::document::Document;
 
@@ -82,19 +84,56 @@ pub(crate) fn significant_share(share: f64) -> String {
 fn load_name(load: Load) -> &'static str {
     match load {
         Load::Concurrency(_) => "max concurrency",
+        Load::RequestRate(_) => "max request rate",
     }
 }
 
 /// What the loads of a run are, as an axis is labelled.
 pub(crate) fn load_axis(document: &Document) -> &'static str {
     match document.answer.load.or(document.trials.first().map(|trial| trial.load)) {
-        Some(Load::Concurrency(_)) | None => "concurrent requests",
+        Some(Load::RequestRate(_)) => "requests a second",
+        _ => "concurrent requests",
     }
+}
+
+/// A number without its fraction.
+pub(crate) fn whole(value: f64) -> String {
+    format!("{value:.0}")
 }
 
 /// A load's level without its unit.
 pub(crate) fn level(value: f64) -> String {
-    format!("{value:.0}")
+    if value.fract() == 0.0 { whole(value) } else { rate_figure(value) }
+}
+
+/// A load's ends of an interval, which need not be levels: whole users, or rates.
+fn end_of(load: Option<Load>) -> fn(f64) -> String {
+    match load {
+        Some(Load::RequestRate(_)) => rate_figure,
+        _ => whole,
+    }
+}
+
+/// What a search's load is called on an axis.
+pub(crate) fn axis_name(plan: &Plan) -> &'static str {
+    if plan.arrivals.is_some() { "request rate" } else { "concurrency" }
+}
+
+/// A load as a headline says it: users bare, as its name says what they are; a rate with its unit.
+fn in_headline(load: Load) -> String {
+    match load {
+        Load::Concurrency(users) => users.to_string(),
+        rate => rate.to_string(),
+    }
+}
+
+/// How arrivals are spaced.
+pub(crate) fn process(process: ArrivalProcess) -> String {
+    match process {
+        ArrivalProcess::Constant => "at constant gaps".to_owned(),
+        ArrivalProcess::Poisson => "Poisson".to_owned(),
+        ArrivalProcess::Gamma { shape } => format!("gamma gaps of shape {shape}"),
+    }
 }
 
 /// What a trial is for, in one word.
@@ -113,13 +152,13 @@ pub(crate) fn headline(document: &Document) -> String {
     let answer = &document.answer;
     let sure = || {
         let mut parts = Vec::new();
-        parts.extend(answer.interval.map(|given| interval(given, level)));
+        parts.extend(answer.interval.map(|given| interval(given, end_of(answer.load))));
         parts.extend(answer.safe_load.map(|load| format!("safe: {}", level(load.value()))));
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     };
     match (document.outcome, answer.load) {
         (SearchOutcome::Found, Some(load)) => {
-            format!("{} {} under the SLO{}", load_name(load), level(load.value()), sure())
+            format!("{} {} under the SLO{}", load_name(load), in_headline(load), sure())
         }
         (SearchOutcome::Found, None) => "the search ended without a load".to_owned(),
         (SearchOutcome::MissedAtLowest, _) => match answer.smallest_missed {
@@ -130,18 +169,13 @@ pub(crate) fn headline(document: &Document) -> String {
             Some(load) => format!(
                 "{} at least {}: the SLO is met at the highest load allowed",
                 load_name(load),
-                level(load.value())
+                in_headline(load)
             ),
             None => "the SLO is met at the highest load allowed".to_owned(),
         },
         (SearchOutcome::Void, _) => "no answer: no valid measurement could be made".to_owned(),
         (SearchOutcome::Interrupted, Some(load)) => {
-            format!(
-                "interrupted; so far: {} {} under the SLO{}",
-                load_name(load),
-                level(load.value()),
-                sure()
-            )
+            format!("interrupted; so far: {} {} under the SLO{}", load_name(load), in_headline(load), sure())
         }
         (SearchOutcome::Interrupted, None) => "interrupted before there was an answer".to_owned(),
     }
@@ -180,6 +214,6 @@ mod tests {
     #[test]
     fn an_interval_without_an_upper_end_says_so() {
         let given = Interval { low: 39.6, high: None, confidence: 0.95 };
-        assert_eq!(interval(given, level), "95 % CI from 40");
+        assert_eq!(interval(given, end_of(None)), "95 % CI from 40");
     }
 }

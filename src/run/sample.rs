@@ -47,6 +47,7 @@ pub(crate) fn plan() -> Plan {
             extra_body: BTreeMap::new(),
         }),
         load: LoadRange { min: 1, max: 1024 },
+        arrivals: None,
         strategy: StrategyPlan::Adaptive { precision: 0.1 },
         workload: WorkloadPlan {
             isl: Lengths::Fixed { tokens: 512 },
@@ -150,6 +151,7 @@ pub(crate) fn outcome(id: u32, load: u32, kind: TrialKind) -> TrialOutcome {
         mean_ttft: Some(ttft * 0.68),
         mean_e2e: Some(e2e),
         good_rate: 1.0,
+        arrivals: None,
         summary: Summary {
             requests,
             window: 7.5,
@@ -222,6 +224,8 @@ pub(crate) fn record(id: u64, trial: u32) -> RequestRecord {
         id,
         trial,
         phase: if id.is_multiple_of(5) { Phase::Transient } else { Phase::Measured },
+        scheduled: None,
+        held: None,
         sent,
         first: Some(first),
         last: Some(last),

@@ -273,10 +273,7 @@ pub(super) fn fixed_trial(
     factor: u32,
     last: Option<(u32, f64)>,
 ) -> TrialSpec {
-    let per_request = slo.objectives.iter().filter(|objective| objective.metric != Metric::Itl);
-    let rarest = per_request.filter_map(Objective::allowed_misses).filter(|&allowed| allowed > 0.0);
-    let least = rarest.map(|allowed| (RESERVE / allowed).ceil()).fold(0.0, f64::max);
-    let requests = plan.requests.max(level.saturating_mul(2)).max(least as u32);
+    let requests = plan.requests.max(level.saturating_mul(2)).max(least_requests(slo));
     TrialSpec {
         load: Load::Concurrency(level),
         kind: TrialKind::Measure,
@@ -288,6 +285,13 @@ pub(super) fn fixed_trial(
             max_seconds: plan.max_seconds * f64::from(factor),
         },
     }
+}
+
+/// Fewest requests from which the rarest percentile of an SLO can be told.
+pub(super) fn least_requests(slo: &Slo) -> u32 {
+    let per_request = slo.objectives.iter().filter(|objective| objective.metric != Metric::Itl);
+    let rarest = per_request.filter_map(Objective::allowed_misses).filter(|&allowed| allowed > 0.0);
+    rarest.map(|allowed| (RESERVE / allowed).ceil()).fold(0.0, f64::max) as u32
 }
 
 /// A trial that warms the server up, at a level like those of a light load.

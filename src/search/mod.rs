@@ -10,6 +10,7 @@ pub mod bisect;
 pub mod bottleneck;
 mod evidence;
 pub mod grid;
+pub mod rate;
 #[cfg(test)]
 mod tests;
 pub mod trial;
@@ -19,9 +20,11 @@ pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
 pub use bisect::Bisect;
 pub use bottleneck::{Bottleneck, BottleneckKind, Confidence, bottleneck};
 pub use grid::Grid;
+pub use rate::RateSearch;
 pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 
-use crate::plan::{Plan, StrategyPlan};
+use crate::plan::{ArrivalsPlan, Budget, Plan, StrategyPlan, TrialPlan};
+use crate::slo::Slo;
 
 /// A way to search: asked for a trial, told its outcome, until it has an answer.
 pub trait Strategy {
@@ -44,6 +47,9 @@ pub trait Strategy {
 /// The strategy that a plan asks for.
 pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
     let slo = plan.slo.clone();
+    if let Some(arrivals) = &plan.arrivals {
+        return over_rates(&slo, arrivals, &plan.strategy, plan.trial, plan.budget, plan.seed);
+    }
     match &plan.strategy {
         StrategyPlan::Adaptive { precision } => {
             let mut settings = adaptive::settings::Settings::new(plan.load, *precision, plan.seed);
@@ -53,4 +59,30 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
         StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
     }
+}
+
+/// A strategy over the rates of an open loop.
+pub fn over_rates(
+    slo: &Slo,
+    arrivals: &ArrivalsPlan,
+    strategy: &StrategyPlan,
+    trial: TrialPlan,
+    budget: Budget,
+    seed: u64,
+) -> Box<dyn Strategy> {
+    let levels = RateSearch::levels(arrivals);
+    let own = slo.clone();
+    let inner: Box<dyn Strategy> = match strategy {
+        StrategyPlan::Adaptive { precision } => {
+            let mut settings = adaptive::settings::Settings::new(levels, *precision, seed);
+            settings.budget = budget;
+            let inner = Box::new(Adaptive::new(own.clone(), settings));
+            return Box::new(RateSearch::adaptive(inner, own, arrivals));
+        }
+        StrategyPlan::Bisect { precision } => Box::new(Bisect::new(own.clone(), levels, *precision, trial)),
+        StrategyPlan::Grid { .. } => {
+            Box::new(Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial))
+        }
+    };
+    Box::new(RateSearch::sized(inner, own, arrivals, trial))
 }

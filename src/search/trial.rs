@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::arrivals::ArrivalFigures;
 use crate::metrics::{Counts, Summary};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::slo::{Metric, Slo};
@@ -186,4 +187,7 @@ pub struct TrialOutcome {
     /// The GPUs meanwhile, where they can be looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuFigures>,
+    /// What an open loop did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalFigures>,
 }

@@ -17,6 +17,7 @@ pub mod error;
 pub mod fleet;
 pub mod gate;
 pub mod peers;
+pub mod rate;
 mod report;
 pub mod tally;
 #[cfg(test)]

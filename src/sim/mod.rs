@@ -6,6 +6,7 @@
 pub mod fleet;
 pub mod http;
 pub mod model;
+pub mod open_loop;
 pub mod presets;
 pub mod scenarios;
 pub mod session;

@@ -75,7 +75,7 @@ pub fn standing(scenario: &Scenario, level: u32, requests: u32, seed: u64) -> Re
 }
 
 /// Share of samples beyond the threshold, and the figure at the share that is allowed.
-fn judge(objective: &Objective, samples: &mut [f64]) -> (f64, f64) {
+pub(super) fn judge(objective: &Objective, samples: &mut [f64]) -> (f64, f64) {
     let over = samples.iter().filter(|&&value| !objective.op.holds(value, objective.threshold)).count();
     let allowed = objective.allowed_misses().unwrap_or(0.0);
     let rank = (((1.0 - allowed) * samples.len() as f64).ceil() as usize).clamp(1, samples.len().max(1)) - 1;

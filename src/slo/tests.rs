@@ -175,6 +175,8 @@ fn a_request_is_good_within_every_limit() {
         id: 0,
         trial: 1,
         phase: Phase::Measured,
+        scheduled: None,
+        held: None,
         sent: 1.0,
         first: Some(1.4),
         last: Some(1.75),

@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod betabinomial;
 pub mod binomial;
+pub mod growth;
 pub mod isotonic;
 pub mod monotone;
 pub mod mser;

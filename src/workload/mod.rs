@@ -20,6 +20,7 @@
 //! assert_eq!(first.prompt.split(' ').count(), 12);
 //! ```
 
+pub mod arrivals;
 pub mod counting;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -28,6 +29,7 @@ pub mod prompt;
 pub mod tokenizer;
 pub mod vocabulary;
 
+pub use arrivals::{ArrivalProcess, Arrivals, RateCurve, Schedule};
 pub use counting::{CountedBy, Counting, Exactness};
 pub use lengths::LengthSampler;
 pub use prompt::{Prompt, PromptMaker};

@@ -12,6 +12,7 @@ mod failures;
 mod layering;
 mod live_page;
 mod managed;
+mod open_loop;
 mod quirks;
 mod report_page;
 mod secrets;

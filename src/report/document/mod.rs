@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::loadgen::Failure;
+use crate::metrics::arrivals::ArrivalFigures;
 use crate::metrics::{Counts, Distribution};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::plan::{Engine, Plan, TargetPlan};
@@ -43,6 +44,9 @@ pub struct Document {
     pub cost: Cost,
     /// What the reader should know before trusting the figures.
     pub warnings: Vec<String>,
+    /// The open-loop check at the request rate of a closed-loop answer (`--verify-rate`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_check: Option<TrialFigures>,
     /// Where the figures come from.
     pub provenance: Provenance,
 }
@@ -139,6 +143,9 @@ pub struct TrialFigures {
     /// Energy of the GPUs for an output token, joules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_per_output_token: Option<f64>,
+    /// What an open loop did; absent for a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<ArrivalFigures>,
 }
 
 /// A verdict as one word.
@@ -227,6 +234,7 @@ impl Document {
             trials: outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect(),
             cost,
             warnings: warnings.to_vec(),
+            rate_check: None,
             provenance,
         }
     }
@@ -385,6 +393,7 @@ impl TrialFigures {
             energy_per_output_token: outcome
                 .gpu
                 .and_then(|gpu| gpu.energy_per_token(summary.output_tokens_per_second * summary.window)),
+            arrivals: outcome.arrivals,
         }
     }
 

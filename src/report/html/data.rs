@@ -112,7 +112,7 @@ impl<'a> Page<'a> {
             live: None,
             revision: 0,
             document,
-            facts: facts(document),
+            facts: facts(document, plan),
             remarks: remarks(document).into_iter().map(|(kind, _, text)| (kind, text)).collect(),
             load_name: words::load_axis(document),
             objectives: (0..)

@@ -19,6 +19,8 @@ pub(super) struct Chart {
     pub interval: Option<(f64, f64)>,
     /// The answer as written at its line.
     pub answer_label: String,
+    /// What the x axis shows, with its unit.
+    pub axis: &'static str,
     pub panels: Vec<Panel>,
 }
 
@@ -107,6 +109,11 @@ impl Chart {
             answer,
             interval,
             answer_label: answer.map(words::level).unwrap_or_default(),
+            axis: if plan.arrivals.is_some() {
+                "request rate (arrivals a second)"
+            } else {
+                "concurrency (requests in flight)"
+            },
             panels,
         })
     }
@@ -130,7 +137,7 @@ impl Chart {
 
 /// The trials that are drawn: all but warm-ups.
 fn drawn(document: &Document) -> impl Iterator<Item = &TrialFigures> {
-    document.trials.iter().filter(|trial| trial.kind != TrialKind::Warmup && trial.load.value() >= 1.0)
+    document.trials.iter().filter(|trial| trial.kind != TrialKind::Warmup && trial.load.value() > 0.0)
 }
 
 fn throughput(document: &Document) -> Panel {

@@ -107,7 +107,7 @@ fn picture<B: DrawingBackend>(root: &Area<B>, chart: &Chart, pen: Pen) -> Drawn<
         root.draw_text(&chart.answer_label, &style, (frame.x(answer), frame.top - pen.px(2)))?;
     }
     if let Some(last) = chart.panels.last() {
-        load_axis(root, frame(chart.panels.len() - 1, last), pen)?;
+        load_axis(root, chart.axis, frame(chart.panels.len() - 1, last), pen)?;
     }
     root.present()
 }
@@ -201,14 +201,14 @@ fn draw_panel<B: DrawingBackend>(
 }
 
 /// Labels of the common axis, below the last panel.
-fn load_axis<B: DrawingBackend>(root: &Area<B>, frame: Frame, pen: Pen) -> Drawn<B> {
+fn load_axis<B: DrawingBackend>(root: &Area<B>, name: &str, frame: Frame, pen: Pen) -> Drawn<B> {
     let style = pen.text(12.0, INK, (HPos::Center, VPos::Top));
     for load in frame.load_ticks(pen) {
         root.draw_text(&axis::label(load), &style, (frame.x(load), frame.bottom + pen.px(7)))?;
     }
-    let name = pen.text(12.5, INK, (HPos::Center, VPos::Center));
+    let style = pen.text(12.5, INK, (HPos::Center, VPos::Center));
     let middle = ((frame.left + frame.right) / 2, frame.bottom + pen.px(36));
-    root.draw_text("concurrency (requests in flight)", &name, middle)
+    root.draw_text(name, &style, middle)
 }
 
 /// Grid, axes, ticks and the panel's name.

@@ -38,7 +38,7 @@ pub(super) fn render(document: &Document, plan: &Plan, style: Style) -> String {
         document.answer.load.map(|load| load.value()).filter(|&load| load >= first.0 && load <= last.0);
     let crossing_column = crossing.map(|load| (x(load) / 2.0) as usize);
 
-    let mut out = format!("  {} against concurrency\n", words::name(objective));
+    let mut out = format!("  {} against {}\n", words::name(objective), words::axis_name(plan));
     let labels = scale.labels(objective);
     for row in 0..ROWS {
         // The limit's own label is the one that must be there.

@@ -2,12 +2,14 @@
 //!
 //! Rendering is pure: a screen is a text made from the document, the plan and a [`Style`].
 
+mod arrivals;
 mod curve;
 mod screen;
 pub(super) mod style;
 mod table;
 mod trial;
 
+pub use arrivals::rate_at_answer;
 pub use screen::{Screen, search};
 pub(crate) use screen::{facts, remarks};
 pub use style::Style;

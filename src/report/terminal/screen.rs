@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::style::{Ink, Style, labelled};
-use super::{curve, table};
+use super::{arrivals, curve, table};
 use crate::plan::{Plan, TargetPlan};
 use crate::report::document::{Document, VerdictWord};
 use crate::report::words;
@@ -35,7 +35,7 @@ pub fn search(screen: &Screen, style: Style) -> String {
         out.push('\n');
     }
     out.push('\n');
-    for (label, text) in facts(document) {
+    for (label, text) in facts(document, plan) {
         labelled(&mut out, style, &format!("  {label}"), Ink::Faint, &text, VALUES);
     }
     for block in [curve::render(document, plan, style), table::near_boundary(document, plan, style)] {
@@ -67,7 +67,7 @@ pub fn search(screen: &Screen, style: Style) -> String {
 }
 
 /// The figures beside the answer, as label and text.
-pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, String)> {
     let answer = &document.answer;
     let mut facts = Vec::new();
     if let Some(goodput) = answer.goodput {
@@ -75,6 +75,11 @@ pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
         let text =
             format!("{} requests/s{}", significant(goodput.requests_per_second), sure.unwrap_or_default());
         facts.push(("goodput there", text));
+    }
+    facts.extend(arrivals::as_a_rate(document).map(|text| ("request rate there", text)));
+    facts.extend(arrivals::check(document, plan).map(|text| ("open-loop check", text)));
+    if let Some(plan) = &plan.arrivals {
+        facts.push(("arrivals", format!("{}, open loop", words::process(plan.process))));
     }
     if let Some(objective) = &answer.binding_objective {
         let sure =
@@ -193,22 +198,32 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
                 let level = words::level(safe.value());
                 steps.push(Step::run(
                     "see whether it holds for longer:",
-                    format!("plimsoll measure{} --concurrency {level} --duration 300s", url(plan)),
+                    format!("plimsoll measure{} {} {level} --duration 300s", url(plan), flag(plan)),
                 ));
             }
             if let Some(Interval { low, high: Some(high), .. }) = answer.interval
                 && high > 1.25 * low
             {
-                let (from, to) = ((low * 0.8).floor().max(1.0), (high * 1.2).ceil());
+                let (from, to) = match plan.arrivals {
+                    Some(_) => (low * 0.8, high * 1.2),
+                    None => ((low * 0.8).floor().max(1.0), (high * 1.2).ceil()),
+                };
                 let around = format!("{}..{}", words::level(from), words::level(to));
                 steps.push(Step::new(format!(
-                    "for a narrower interval search around it: `--concurrency {around}`"
+                    "for a narrower interval search around it: `{} {around}`",
+                    flag(plan)
                 )));
             }
         }
         SearchOutcome::MissedAtLowest => {
             steps.extend(worst_at_lowest(document, plan).map(Step::new));
-            steps.push(Step::new(if plan.load.min > 1 {
+            let lower = plan.arrivals.as_ref().map(|plan| {
+                let (low, high) = (words::level(plan.min / 10.0), words::level(plan.max));
+                format!("allow lower rates (`--rate {low}..{high}`) or relax the SLO (`--slo`)")
+            });
+            steps.push(Step::new(if let Some(lower) = lower {
+                lower
+            } else if plan.load.min > 1 {
                 format!("allow lower loads (`--concurrency 1..{}`) or relax the SLO (`--slo`)", plan.load.max)
             } else {
                 "no load meets this SLO: relax it (`--slo`), send shorter prompts (`--isl`), or make the server faster"
@@ -216,10 +231,15 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
             }));
         }
         SearchOutcome::MetAtHighest => {
-            let (min, max) = (plan.load.min, u64::from(plan.load.max));
+            let (min, max) = match &plan.arrivals {
+                Some(plan) => (plan.min, plan.max),
+                None => (f64::from(plan.load.min), f64::from(plan.load.max)),
+            };
             let text = format!(
-                "the answer is a lower bound; raise the highest load: `--concurrency {min}..{}`",
-                max * 8
+                "the answer is a lower bound; raise the highest load: `{} {}..{}`",
+                flag(plan),
+                words::level(min),
+                words::level(max * 8.0)
             );
             steps.push(Step::new(text));
         }
@@ -234,6 +254,11 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// The flag that says the plan's kind of load.
+fn flag(plan: &Plan) -> &'static str {
+    if plan.arrivals.is_some() { "--rate" } else { "--concurrency" }
 }
 
 /// The flag that names the plan's endpoint.

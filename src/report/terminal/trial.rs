@@ -68,7 +68,7 @@ pub fn trial(document: &TrialDocument, plan: &Plan, style: Style) -> String {
         out.push_str(&" ".repeat(VALUES.saturating_sub(label.chars().count()).max(2)));
         out.push_str(&format!("{}{counted}\n", style.paint(ink, &figure)));
     }
-    for (label, text) in facts(document) {
+    for (label, text) in facts(document, plan) {
         labelled(&mut out, style, &format!("  {label}"), Ink::Faint, &text, VALUES);
     }
     out.push('\n');
@@ -84,7 +84,7 @@ pub fn trial(document: &TrialDocument, plan: &Plan, style: Style) -> String {
     out
 }
 
-fn facts(document: &TrialDocument) -> Vec<(&'static str, String)> {
+fn facts(document: &TrialDocument, plan: &Plan) -> Vec<(&'static str, String)> {
     let figures = &document.trial;
     let requests = figures.requests;
     let mut ends = vec![format!("{} counted", words::count(figures.measured.into()))];
@@ -133,6 +133,13 @@ fn facts(document: &TrialDocument) -> Vec<(&'static str, String)> {
             })
             .collect();
         facts.push(("errors", format!("{} ({})", percent(figures.error_rate), kinds.join(", "))));
+    }
+    if let Some(arrivals) = &figures.arrivals {
+        facts.push(("arrivals", super::arrivals::came(arrivals, plan)));
+        facts.push(("dispatch", super::arrivals::lateness(arrivals)));
+        if arrivals.unstable {
+            facts.push(("unstable", super::arrivals::backlog(arrivals)));
+        }
     }
     facts.push(("in flight", format!("{} by Little's law", significant(figures.little_concurrency))));
     facts
@@ -214,7 +221,7 @@ fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Time => Seconds(value).to_string(),
         Unit::Rate => significant(value),
-        Unit::Tokens => words::level(value),
+        Unit::Tokens => words::whole(value),
     }
 }
 

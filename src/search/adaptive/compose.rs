@@ -118,7 +118,7 @@ impl Adaptive {
         }
         if !self.navigation.dips.is_empty() {
             notes.push(format!(
-                "not monotone: the SLO is missed at {} and met again above",
+                "{NOT_MONOTONE} the SLO is missed at {} and met again above",
                 self.navigation.dips.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
             ));
         }

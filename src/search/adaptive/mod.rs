@@ -33,6 +33,9 @@ use settings::{NAVIGATION, NAVIGATION_SETTLE, SETTLE, Settings};
 /// Times a void trial is run again before the search gives up.
 const RETRIES: u32 = 3;
 
+/// Begins the note that names levels in a dip.
+pub(crate) const NOT_MONOTONE: &str = "not monotone:";
+
 /// Margin (log scale) from which a measuring trial plainly meets or misses.
 const PLAIN: f64 = 0.2;
 /// Below this level a counted trial is smaller: a user more is a large step, so misses come in

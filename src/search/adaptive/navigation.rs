@@ -216,5 +216,7 @@ impl Navigation {
 pub fn users(load: Load) -> u32 {
     match load {
         Load::Concurrency(users) => users,
+        // The rate search shows this one its rates as whole steps.
+        Load::RequestRate(rate) => rate as u32,
     }
 }

@@ -52,6 +52,7 @@ fn trial(id: u32, load: u32, ttft: f64, token: f64, rate: f64) -> TrialOutcome {
         server: None,
         host: None,
         gpu: None,
+        arrivals: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! A load of closed-loop users on a simulated server, in virtual time.
+//! A load of closed-loop users, or of an open loop's arrivals, on a simulated server, in virtual time.
 //!
 //! It is the same [`Session`] that a load over the wire is, so trials and searches run on it
 //! unchanged; only that nobody waits: its futures are ready at once (see [`ready`]). The clock moves
@@ -16,6 +16,7 @@
 //! assert!(ended >= 100 && session.now() < 60.0);
 //! ```
 
+mod open;
 #[cfg(test)]
 mod tests;
 
@@ -29,12 +30,15 @@ use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionEr
 use crate::observed::{Quantity, Series, ServerFigures, Values};
 use crate::sim::model::{Event, Job, Model, Params, Served};
 use crate::sim::traffic::{Sampler, Traffic};
+use crate::workload::Arrivals;
+
+use open::OpenLoop;
 
 /// Seconds between two looks at the server's metrics. More often than a live server is asked: they
 /// cost nothing here, and the trials are as short.
 const LOOK: f64 = 0.25;
 
-/// A closed loop on a [`Model`].
+/// A closed or an open loop on a [`Model`].
 #[derive(Clone, Debug)]
 pub struct SimSession {
     model: Model,
@@ -44,6 +48,7 @@ pub struct SimSession {
     /// Users there are: the requests in flight.
     users: u32,
     additions: Option<Additions>,
+    open: OpenLoop,
     issued: u64,
     levels: LevelHistory,
     happened: Vec<SessionEvent>,
@@ -91,6 +96,7 @@ impl SimSession {
             target: 0,
             users: 0,
             additions: None,
+            open: OpenLoop::default(),
             issued: 0,
             levels: LevelHistory::default(),
             happened: Vec::new(),
@@ -153,14 +159,32 @@ impl SimSession {
         }
     }
 
+    /// When the next request is sent of itself: by a user that comes, or on schedule.
+    fn next_send(&self) -> Option<f64> {
+        let user = self.additions.map(|additions| additions.next);
+        user.into_iter().chain(self.open.next()).reduce(f64::min)
+    }
+
     /// A user's request has ended: the next one is sent, or a surplus user leaves.
     fn user_is_free(&mut self) {
         if self.users > self.target {
             self.users -= 1;
-            self.levels.push(self.model.now(), self.users);
+            self.note_level();
         } else {
             self.issue(self.model.now());
         }
+    }
+
+    /// Notes the number of users, where it is they that are the load.
+    fn note_level(&mut self) {
+        if !self.open.is_running() {
+            self.levels.push(self.model.now(), self.users);
+        }
+    }
+
+    /// A request has ended: what comes next in its loop.
+    fn next_of(&mut self, of_schedule: bool) {
+        if of_schedule { self.place_is_free() } else { self.user_is_free() }
     }
 
     /// Takes in what a step brought; returns how many requests ended and how many first tokens came.
@@ -177,8 +201,9 @@ impl SimSession {
                 Event::Finished(served) => {
                     ended += 1;
                     let finish = if served.stopped_early { "stop" } else { "length" };
-                    self.record(&served, Outcome::Completed { finish: Some(finish.to_owned()) });
-                    self.user_is_free();
+                    let outcome = Outcome::Completed { finish: Some(finish.to_owned()) };
+                    let of_schedule = self.record(&served, outcome);
+                    self.next_of(of_schedule);
                 }
                 Event::Failed { job, at } => {
                     ended += 1;
@@ -186,8 +211,9 @@ impl SimSession {
                     let outcome = Outcome::Failed { cause: Failure::Server, detail };
                     let mut record = blank(&job, outcome);
                     record.ended = at;
+                    let of_schedule = self.open.settle(&mut record);
                     self.happened.push(SessionEvent::Ended(Box::new(record)));
-                    self.user_is_free();
+                    self.next_of(of_schedule);
                 }
             }
         }
@@ -205,8 +231,9 @@ impl SimSession {
         gaps.tokens.push(count);
     }
 
-    /// Notes the end of a request that the server has worked on.
-    fn record(&mut self, served: &Served, outcome: Outcome) {
+    /// Notes the end of a request that the server has worked on; says whether it is one of the open
+    /// loop.
+    fn record(&mut self, served: &Served, outcome: Outcome) -> bool {
         let mut record = blank(&served.job, outcome);
         let completed = record.is_completed();
         record.first = served.first;
@@ -221,13 +248,16 @@ impl SimSession {
                 record.chunk_tokens = gaps.tokens;
             }
         }
+        let of_schedule = self.open.settle(&mut record);
         self.happened.push(SessionEvent::Ended(Box::new(record)));
+        of_schedule
     }
 
     /// Takes a request out of the server.
     fn remove(&mut self, id: u64, outcome: Outcome) {
-        if let Some(served) = self.model.cancel(id) {
-            self.record(&served, outcome);
+        if let Some(served) = self.model.cancel(id)
+            && !self.record(&served, outcome)
+        {
             self.users = self.users.saturating_sub(1);
         }
     }
@@ -265,6 +295,8 @@ fn blank(job: &Job, outcome: Outcome) -> RequestRecord {
         id: job.id,
         trial: 0,
         phase: Phase::Measured,
+        scheduled: None,
+        held: None,
         sent: job.arrival,
         first: None,
         last: None,
@@ -295,36 +327,46 @@ impl Session for SimSession {
             self.additions = Some(Additions { next: now, interval });
             self.add_due();
         } else if excess == Excess::Abort && users < self.users {
-            let mut youngest: Vec<(f64, u64)> =
-                self.model.in_service().map(|served| (served.job.arrival, served.job.id)).collect();
+            let mut youngest: Vec<(f64, u64)> = self
+                .model
+                .in_service()
+                .filter(|served| self.open.scheduled(served.job.id).is_none())
+                .map(|served| (served.job.arrival, served.job.id))
+                .collect();
             youngest.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
             for &(_, id) in youngest.iter().take((self.users - users) as usize) {
                 self.remove(id, Outcome::Cancelled);
             }
-            self.levels.push(now, self.users);
+            self.note_level();
         }
+    }
+
+    fn set_arrivals(&mut self, arrivals: Option<Arrivals>, excess: Excess) {
+        self.begin_arrivals(arrivals, excess);
     }
 
     async fn advance(&mut self, wake: Wake) -> Result<(), SessionError> {
         let (mut ended, mut firsts) = (0, 0);
         while self.model.now() < wake.at && ended < wake.ended && firsts < wake.first_tokens {
             self.add_due();
+            self.arrive();
             if self.model.step(&mut self.events) {
                 self.look();
                 let (more_ended, more_firsts) = self.take_in();
                 ended += more_ended;
                 firsts += more_firsts;
-            } else if let Some(additions) = self.additions {
-                self.model.wait_until(additions.next.min(wake.at));
+            } else if let Some(next) = self.next_send() {
+                self.model.wait_until(next.min(wake.at));
             } else if wake.at.is_finite() {
                 self.model.wait_until(wake.at);
             } else {
                 return Err(SessionError::Client(
-                    "nothing to wait for: no request is in flight and no user is to come".to_owned(),
+                    "nothing to wait for: no request is in flight and none is to come".to_owned(),
                 ));
             }
         }
         self.add_due();
+        self.arrive();
         Ok(())
     }
 
@@ -335,12 +377,13 @@ impl Session for SimSession {
     fn in_flight(&self) -> Vec<InFlight> {
         let flying = |served: Served| InFlight {
             id: served.job.id,
+            scheduled: self.open.scheduled(served.job.id),
             sent: served.job.arrival,
             first: served.first,
             latest: served.latest,
             tokens: served.tokens,
         };
-        self.model.in_service().map(flying).collect()
+        self.model.in_service().map(flying).chain(self.open.waiting().map(InFlight::waiting)).collect()
     }
 
     fn levels(&self) -> &LevelHistory {
@@ -360,12 +403,13 @@ impl Session for SimSession {
     async fn close(&mut self) -> Vec<SessionEvent> {
         self.target = 0;
         self.additions = None;
+        self.open.stop();
         let mut ids: Vec<u64> = self.model.in_service().map(|served| served.job.id).collect();
         ids.sort_unstable();
         for id in ids {
             self.remove(id, Outcome::Censored);
         }
-        self.levels.push(self.model.now(), self.users);
+        self.note_level();
         self.take_events()
     }
 }

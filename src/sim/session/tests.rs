@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sim::presets;
+use crate::workload::{ArrivalProcess, RateCurve};
 
 fn session(seed: u64) -> SimSession {
     SimSession::new(presets::SMALL.params, presets::SMALL.traffic(), seed)
@@ -157,4 +158,69 @@ fn an_empty_load_waits_until_the_instant_asked_for() {
     assert_eq!(session.now(), 7.5);
     let forever = Wake { at: f64::INFINITY, ended: 1, first_tokens: 1 };
     assert!(ready(session.advance(forever)).is_err());
+}
+
+fn arrivals(rate: f64, process: ArrivalProcess, cap: u32) -> Arrivals {
+    Arrivals { in_flight_cap: cap, ..Arrivals::new(RateCurve::Constant(rate), process, 5) }
+}
+
+#[test]
+fn an_open_loop_sends_exactly_on_schedule() {
+    for rate in [0.2, 5.0, 100.0] {
+        let open = arrivals(rate, ArrivalProcess::Poisson, u32::MAX);
+        let mut session = session(3);
+        session.set_arrivals(Some(open.clone()), Excess::Retire);
+        ready(session.advance(Wake::at(500.0 / rate))).unwrap();
+        let mut events = session.take_events();
+        events.extend(ready(session.close()));
+        let mut scheduled: Vec<f64> =
+            records(&events).iter().map(|record| record.scheduled.unwrap()).collect();
+        scheduled.sort_by(f64::total_cmp);
+        let expected: Vec<f64> = open.schedule().take(scheduled.len()).collect();
+        assert_eq!(scheduled, expected);
+        assert!(open.schedule().nth(scheduled.len()).unwrap() > 500.0 / rate);
+        assert!(
+            records(&events).iter().all(|record| record.lateness() == Some(0.0) && record.held.is_none())
+        );
+    }
+}
+
+#[test]
+fn waiting_at_the_cap_counts_in_the_latency() {
+    let mut session = session(3);
+    session.set_arrivals(Some(arrivals(50.0, ArrivalProcess::Constant, 2)), Excess::Retire);
+    ready(session.advance(Wake::at(4.0))).unwrap();
+    assert_eq!(session.in_flight().iter().filter(|flight| flight.id != InFlight::WAITS).count(), 2);
+    let events = session.take_events();
+    let held: Vec<&RequestRecord> =
+        records(&events).into_iter().filter(|record| record.held.is_some()).collect();
+    assert!(held.len() > 10);
+    for record in held {
+        let held = record.held.unwrap();
+        assert!((record.sent - record.scheduled.unwrap() - held).abs() < 1e-12);
+        assert!(record.ttft().unwrap() > held && record.lateness() == Some(0.0));
+    }
+    session.set_arrivals(None, Excess::Abort);
+    assert!(session.in_flight().is_empty(), "the backlog is shed");
+}
+
+#[test]
+fn users_and_arrivals_follow_each_other_and_every_request_has_one_record() {
+    let mut session = session(9);
+    let mut events = Vec::new();
+    session.set_level(6, 0.5, Excess::Retire);
+    ready(session.advance(Wake::at(3.0))).unwrap();
+    session.set_level(0, 0.0, Excess::Retire);
+    session.set_arrivals(Some(arrivals(30.0, ArrivalProcess::Gamma { shape: 0.5 }, 64)), Excess::Retire);
+    ready(session.advance(Wake::at(9.0))).unwrap();
+    assert!((session.levels().mean_log(4.0, 8.0) - 30.0_f64.ln()).abs() < 1e-12);
+    session.set_arrivals(None, Excess::Retire);
+    session.set_level(3, 0.0, Excess::Retire);
+    ready(session.advance(Wake::at(20.0))).unwrap();
+    assert_eq!(session.in_flight().len(), 3);
+    events.extend(session.take_events());
+    events.extend(ready(session.close()));
+    let mut ids: Vec<u64> = records(&events).iter().map(|record| record.id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..session.issued()).collect::<Vec<u64>>());
 }

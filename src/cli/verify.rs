@@ -1,0 +1,55 @@
+//! `plimsoll search --verify-rate`: a closed-loop answer, sent as an open loop.
+
+use plimsoll::plan::{ArrivalsPlan, Budget, LoadRange, Plan, StrategyPlan};
+use plimsoll::report::{Document, TrialDocument, rate_at_answer};
+use plimsoll::search::TrialKind;
+use plimsoll::workload::ArrivalProcess;
+
+use super::engine::{self, Settings};
+use super::exit::ExitCode;
+
+/// Length of the check, seconds.
+const SECONDS: f64 = 60.0;
+/// Most requests in flight of the check, as a multiple of the answer.
+const ROOM: u32 = 8;
+
+/// Searches, and checks the request rate at the answer with Poisson arrivals.
+pub async fn search_and_verify(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode> {
+    let (found, contents, _) = engine::measure_all(&plan, &settings, None).await?;
+    let mut document = Document::of_run(&contents);
+    match rate_at_answer(&document) {
+        Some((users, rate)) if found.cut_short.is_none() => {
+            let check = open_loop(&plan, users, rate);
+            let (checked, ..) = engine::measure_all(&check, &settings, None).await?;
+            let trial = checked.outcomes.iter().rev().find(|trial| trial.spec.kind == TrialKind::Measure);
+            if trial.is_none() {
+                eprintln!("the check at {rate:.1} requests/s was cut short and says nothing");
+            }
+            document.rate_check = trial.map(|trial| TrialDocument::new(&check, trial, &[]).trial);
+        }
+        _ => eprintln!("there is no answer whose request rate could be checked"),
+    }
+    engine::finish_document(&plan, &contents, document, &settings)?;
+    Ok(engine::exit_code(&found))
+}
+
+/// The plan of the check.
+fn open_loop(plan: &Plan, users: u32, rate: f64) -> Plan {
+    let cap = users.saturating_mul(ROOM).max(64);
+    let mut check = plan.clone();
+    check.name.push_str("-rate-check");
+    check.load = LoadRange { min: 1, max: cap };
+    // The budget is the search's; the check has a length of its own.
+    check.budget = Budget::default();
+    check.strategy = StrategyPlan::Grid { levels: Vec::new() };
+    check.trial.requests = 1;
+    (check.trial.min_seconds, check.trial.max_seconds) = (SECONDS, SECONDS);
+    check.arrivals = Some(ArrivalsPlan {
+        min: rate,
+        max: rate,
+        process: ArrivalProcess::Poisson,
+        in_flight_cap: cap,
+        levels: vec![rate],
+    });
+    check
+}

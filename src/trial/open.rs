@@ -1,0 +1,204 @@
+//! A trial of an open loop: arrivals at a rate, whatever the server makes of them.
+
+use super::{GLANCE, Glance, Running, Trials};
+use crate::loadgen::session::{Excess, Session, SessionError, Wake};
+use crate::metrics::arrivals::{ArrivalFigures, is_unstable};
+use crate::plan::ArrivalsPlan;
+use crate::search::trial::{ClearRule, StopRule, TrialSpec};
+use crate::slo::{Metric, Slo};
+use crate::verdict::{Verdict, VoidReason};
+use crate::workload::{ArrivalProcess, Arrivals, RateCurve};
+
+/// Lateness at p99 that voids a trial, as a share of the tightest limit on TTFT or E2E: it counts in
+/// these latencies, so that much of a limit would be the client's own.
+const LATE_SHARE: f64 = 0.1;
+/// Arrivals at the first look for growth; each further look is at twice as many, so that there are
+/// few of them.
+const FIRST_LOOK: u32 = 64;
+/// Longest settling before the life of a request is known, seconds.
+const LONGEST_SETTLING: f64 = 60.0;
+/// Ends from which the life of a request is known.
+const KNOWN: usize = 8;
+
+/// What the open loops of a run have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OpenLoad {
+    /// How arrivals are spaced.
+    pub process: ArrivalProcess,
+    /// Most requests in flight.
+    pub in_flight_cap: u32,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+impl OpenLoad {
+    /// As a plan says.
+    pub fn of(plan: &ArrivalsPlan, seed: u64) -> Self {
+        Self { process: plan.process, in_flight_cap: plan.in_flight_cap, seed }
+    }
+}
+
+/// Looks for growth at a doubling number of arrivals.
+struct Watch {
+    next: u32,
+}
+
+impl<S: Session> Trials<S> {
+    /// The same, with open loops as `open` says; without it they are Poisson's and have no cap.
+    #[must_use]
+    pub fn with_open_loop(mut self, open: Option<OpenLoad>) -> Self {
+        self.open = open.unwrap_or(self.open);
+        self
+    }
+
+    pub(super) async fn measure_open(
+        &mut self,
+        rate: f64,
+        spec: &TrialSpec,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<Option<Verdict>, SessionError> {
+        if self.level > 0 {
+            self.session.set_level(0, 0.0, Excess::Retire);
+            self.level = 0;
+        }
+        let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
+        self.session.set_arrivals(Some(self.arrivals(RateCurve::Constant(rate))), excess);
+        self.is_open = true;
+        self.settle_open(spec.settle.completions_per_user, trial, watch).await?;
+        trial.settled = Some(self.session.now());
+        let mut growth = Watch { next: FIRST_LOOK };
+        match spec.rule {
+            StopRule::Fixed { requests, min_seconds, max_seconds } => {
+                let (start, first) = (self.session.now(), trial.records.len());
+                loop {
+                    let (now, seen) = (self.session.now(), (trial.records.len() - first) as u32);
+                    if now >= start + max_seconds || (seen >= requests && now >= start + min_seconds) {
+                        return Ok(None);
+                    }
+                    let left = requests.saturating_sub(seen);
+                    let ended = if left > 0 { left } else { u32::MAX };
+                    let at = (now + GLANCE).min(start + max_seconds);
+                    let at = if left > 0 { at } else { at.min(start + min_seconds) };
+                    self.advance(Wake { at, ended, first_tokens: u32::MAX }, trial).await?;
+                    if self.summarise {
+                        let so_far = self.read(trial, false);
+                        let seen = (trial.records.len() - first) as u32;
+                        self.glance(trial, (seen, requests), &so_far, watch);
+                    }
+                    if self.grows(&mut growth, trial) {
+                        return Ok(Some(Verdict::Missed));
+                    }
+                }
+            }
+            StopRule::Clear(rule) => Ok(Some(self.navigate_open(rule, &mut growth, trial, watch).await?)),
+            // Whatever warms up has no verdict; an open loop has no step time of its own to watch.
+            StopRule::Warm { window, .. } => {
+                let until = self.session.now() + window;
+                self.advance_to(until, trial, watch).await?;
+                Ok(Some(Verdict::Undecided))
+            }
+        }
+    }
+
+    /// Ends the open loop, where one runs.
+    pub(super) fn leave_open_loop(&mut self, spec: &TrialSpec) {
+        if std::mem::take(&mut self.is_open) {
+            let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
+            self.session.set_arrivals(None, excess);
+        }
+    }
+
+    fn arrivals(&self, curve: RateCurve) -> Arrivals {
+        let OpenLoad { process, in_flight_cap, seed } = self.open;
+        // By the trial's number: its offsets are the same whatever was run before it.
+        let number = u64::from(self.next_id.saturating_sub(1));
+        Arrivals { curve, process, seed, number, in_flight_cap }
+    }
+
+    /// Waits for so many lives of a request: then those in flight are of this rate.
+    async fn settle_open(
+        &mut self,
+        lives: f64,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        let start = self.session.now();
+        loop {
+            let ended: Vec<f64> = trial.records.iter().filter_map(|record| record.e2e()).collect();
+            let seen = (ended.len() >= KNOWN).then(|| ended.iter().sum::<f64>() / ended.len() as f64);
+            let until = match seen.or(self.life) {
+                Some(life) => start + (lives * life).min(LONGEST_SETTLING.max(4.0 * life)),
+                None => start + LONGEST_SETTLING,
+            };
+            let now = self.session.now();
+            if now >= until {
+                return Ok(());
+            }
+            let at = until.min(now + GLANCE);
+            self.advance(Wake { at, ended: KNOWN as u32, first_tokens: u32::MAX }, trial).await?;
+            self.glance(trial, (0, 0), &[], watch);
+        }
+    }
+
+    async fn navigate_open(
+        &mut self,
+        rule: ClearRule,
+        growth: &mut Watch,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<Verdict, SessionError> {
+        let start = self.session.now();
+        loop {
+            let at = (self.session.now() + self.patience()).min(start + rule.max_seconds);
+            self.advance(Wake { at, ended: u32::MAX, first_tokens: 8 }, trial).await?;
+            let so_far = self.read(trial, true);
+            let seen = so_far.iter().map(|reading| reading.of).min().unwrap_or(0);
+            self.glance(trial, (seen, rule.give_up), &so_far, watch);
+            if let Some(verdict) = rule.judge(&self.slo, &so_far) {
+                return Ok(verdict);
+            }
+            if self.grows(growth, trial) {
+                return Ok(Verdict::Missed);
+            }
+            if self.session.now() >= start + rule.max_seconds {
+                return Ok(Verdict::Undecided);
+            }
+        }
+    }
+
+    /// Whether a look is due, and shows that the backlog grows.
+    fn grows(&self, watch: &mut Watch, trial: &mut Running) -> bool {
+        let (from, now) = (trial.settled.unwrap_or(trial.began), self.session.now());
+        let pending = self.session.in_flight();
+        let due = trial.records.iter().filter_map(|record| record.scheduled);
+        let due = due.chain(pending.iter().filter_map(|flight| flight.scheduled));
+        if (due.filter(|&at| at >= from).count() as u32) < watch.next {
+            return false;
+        }
+        watch.next *= 2;
+        trial.unstable = is_unstable(&trial.records, &pending, from, now);
+        trial.unstable
+    }
+
+    /// What the trial says of its open loop from `from` on; none for a closed one.
+    pub(super) fn arrival_figures(&self, trial: &Running, from: f64) -> Option<ArrivalFigures> {
+        self.is_open.then(|| {
+            let pending = self.session.in_flight();
+            let figures = ArrivalFigures::of(&trial.records, &pending, from, self.session.now());
+            ArrivalFigures { unstable: trial.unstable, ..figures }
+        })
+    }
+}
+
+/// Why the client's lateness makes a trial void, if it does.
+pub(super) fn too_late(slo: &Slo, figures: Option<&ArrivalFigures>) -> Option<VoidReason> {
+    let lateness = figures?.lateness_p99;
+    let tightest = slo
+        .limits
+        .iter()
+        .filter(|limit| matches!(limit.metric, Metric::Ttft | Metric::E2e))
+        .map(|limit| limit.threshold)
+        .reduce(f64::min)?;
+    (lateness > LATE_SHARE * tightest).then_some(VoidReason::Client { lag: lateness })
+}
