@@ -12,7 +12,7 @@ use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSp
 use crate::slo::Slo;
 use crate::stats::mser::mser5;
 use crate::units::Load;
-use crate::verdict::{Reading, Verdict, judge, void_reason};
+use crate::verdict::{Checks, Reading, Verdict, judge, void_reason};
 
 /// Longest time between looks at a running trial, seconds: what the progress display sees.
 const GLANCE: f64 = 0.5;
@@ -114,6 +114,20 @@ impl<S: Session> Trials<S> {
         records
     }
 
+    /// Takes the load off for so many seconds: what has failed may come back meanwhile.
+    ///
+    /// # Errors
+    /// When the load cannot go on.
+    pub async fn rest(&mut self, seconds: f64) -> Result<(), SessionError> {
+        self.session.set_level(0, 0.0, Excess::Retire);
+        self.level = 0;
+        let mut idle = Running { began: self.session.now(), settled: None, records: Vec::new() };
+        let until = self.session.now() + seconds;
+        let result = self.advance_to(until, &mut idle, &mut |_| {}).await;
+        self.unfinished.append(&mut idle.records);
+        result
+    }
+
     /// Runs one trial.
     ///
     /// # Errors
@@ -145,6 +159,8 @@ impl<S: Session> Trials<S> {
         self.reach(users, spec, trial, watch).await?;
         self.settle(users, spec, trial, watch).await?;
         trial.settled = Some(self.session.now());
+        // What the client was like until now is not this trial's.
+        self.session.health();
         match spec.rule {
             StopRule::Fixed { requests, min_seconds, max_seconds } => {
                 self.measure_fixed(requests, min_seconds, max_seconds, trial, watch).await?;
@@ -353,7 +369,9 @@ impl<S: Session> Trials<S> {
         }
         let window = (ended - from).max(1e-9);
         let measured = trial.since(from);
-        let verdict = match void_reason(&self.slo, measured) {
+        let checks = Checks::of(measured);
+        let client = self.session.health();
+        let verdict = match void_reason(&self.slo, &checks, client.as_ref()) {
             Some(reason) if spec.kind != TrialKind::Warmup => Verdict::Void(reason),
             _ => verdict.unwrap_or_else(|| judge(&self.slo, &readings)),
         };
@@ -382,6 +400,8 @@ impl<S: Session> Trials<S> {
             good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32)
                 / window,
             summary,
+            checks,
+            client,
         };
         Finished { outcome, records: trial.records }
     }

@@ -62,7 +62,7 @@ pub async fn measure(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode>
         return Err(Complaint::new(ExitCode::Void, format!("nothing was measured: {why}")).into());
     };
     write_files(&contents.path, &Document::of_run(&contents), &plan)?;
-    let document = TrialDocument::new(&plan, outcome, &contents.warnings);
+    let document = TrialDocument::new(&plan, outcome, &found.warnings);
     if settings.json {
         print(&document.to_json())?;
     } else {

@@ -12,6 +12,7 @@ pub(crate) mod failure;
 mod flight;
 mod gate;
 pub mod health;
+pub mod host;
 pub mod intake;
 pub mod limits;
 pub mod live;

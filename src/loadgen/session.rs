@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::loadgen::health::ClientHealth;
 use crate::loadgen::record::{Failure, RequestRecord};
 
 /// A load that runs from its opening until it is closed. Its clock is the wall's or virtual.
@@ -34,6 +35,12 @@ pub trait Session {
 
     /// Requests issued since the session opened.
     fn issued(&self) -> u64;
+
+    /// How fit the client was since this was last asked; none where there is no client, as in virtual
+    /// time.
+    fn health(&mut self) -> Option<ClientHealth> {
+        None
+    }
 
     /// Ends every request in flight with [`crate::loadgen::record::Outcome::Censored`] and waits
     /// until all are gone; their records are the last events.

@@ -11,7 +11,7 @@ use crate::plan::{LoadRange, TrialPlan};
 use crate::rng::Stream;
 use crate::slo::Slo;
 use crate::units::Load;
-use crate::verdict::{Reading, Verdict, VoidReason, judge};
+use crate::verdict::{Checks, Reading, Verdict, VoidReason, judge};
 
 const PLAN: TrialPlan = TrialPlan { requests: 200, min_seconds: 5.0, max_seconds: 60.0 };
 
@@ -60,6 +60,8 @@ fn outcome(id: u32, spec: TrialSpec, verdict: Verdict, readings: Vec<Reading>) -
         mean_e2e: Some(1.0),
         good_rate: 1.0,
         summary: Summary { goodput: level, window: 8.0, ..Summary::default() },
+        checks: Checks::default(),
+        client: None,
     }
 }
 
@@ -223,7 +225,7 @@ fn a_range_of_one_load_is_measured_and_answered() {
 }
 
 fn void() -> (Verdict, Vec<Reading>) {
-    (Verdict::Void(VoidReason::Client { lag: 0.1 }), Vec::new())
+    (Verdict::Void(VoidReason::Client { lag: 0.1, limit: None, pressure: 1.0, waiting: 0.0 }), Vec::new())
 }
 
 #[test]
