@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use plimsoll::controller::{self, ControllerError, Found};
 use plimsoll::loadgen::process_cpu_seconds;
-use plimsoll::plan::Plan;
+use plimsoll::plan::{Plan, TargetPlan};
 use plimsoll::report::terminal::{self, Screen, Style};
 use plimsoll::report::{Document, TrialDocument, progress, write_files};
 use plimsoll::run::{Contents, Cost, Observer, RunFolder};
 use plimsoll::search::{self, SearchOutcome, TrialKind, TrialOutcome};
 use plimsoll::sim::http::{Options, serve};
 use plimsoll::sim::presets::Preset;
-use plimsoll::target::{Target, TargetError, prepare};
+use plimsoll::target::check::check_plan;
+use plimsoll::target::{EndpointLock, LockError, Target, TargetError, prepare};
 use plimsoll::verdict::Verdict;
 use tokio::sync::watch;
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub json: bool,
     /// Whether progress is kept quiet.
     pub quiet: bool,
+    /// Whether another run on the same server is no obstacle.
+    pub force: bool,
 }
 
 /// The simulated engine as a server of its own.
@@ -125,6 +128,18 @@ pub fn replay(path: &Path, settings: &Settings) -> anyhow::Result<ExitCode> {
     Ok(exit_of(&contents))
 }
 
+/// Goes through the checklist of the plan's target.
+pub async fn check(plan: Plan, json: bool) -> anyhow::Result<ExitCode> {
+    let report = check_plan(&plan).await.map_err(target_complaint)?;
+    let text = if json { report.to_json() } else { terminal::check(&report, Style::of_stdout()) };
+    print(&text)?;
+    Ok(match (report.reachable, report.valid) {
+        (_, true) => ExitCode::Answered,
+        (false, _) => ExitCode::Unreachable,
+        (true, false) => ExitCode::Void,
+    })
+}
+
 /// Serves until interrupted.
 pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     let listener = tokio::net::TcpListener::bind(settings.address)
@@ -166,6 +181,7 @@ async fn run(
     spent: Cost,
     settings: &Settings,
 ) -> anyhow::Result<Found> {
+    let lock = lock(plan, folder.path(), settings.force)?;
     let interrupt = interrupts();
     let mut prepared = prepare(plan, interrupt).await.map_err(target_complaint)?;
     folder.target_described(prepared.live.describe())?;
@@ -175,10 +191,29 @@ async fn run(
     for note in &prepared.live.endpoint().description.notes {
         tracing::info!("{note}");
     }
+    let unlocked = lock.as_ref().err().cloned();
+    for text in prepared.warnings.iter().map(ToString::to_string).chain(unlocked) {
+        observer.warning(&text);
+        folder.warn(&text)?;
+    }
     let found = controller::search(plan, &mut prepared.live, folder, past, spent, observer.as_mut()).await;
     // The client's CPU only: the embedded engine runs in this process too.
     tracing::debug!("{:.2} CPU-s of this process", process_cpu_seconds());
     found.map_err(complaint)
+}
+
+/// Keeps other runs off the plan's endpoint while the lock lives. Inside stands why there is none,
+/// where that is no obstacle.
+fn lock(plan: &Plan, run: &Path, force: bool) -> anyhow::Result<Result<Option<EndpointLock>, String>> {
+    let TargetPlan::Endpoint(endpoint) = &plan.target else { return Ok(Ok(None)) };
+    match EndpointLock::take(&endpoint.url, run) {
+        Ok(lock) => Ok(Ok(Some(lock))),
+        Err(error @ LockError::Held { .. }) if !force => {
+            let hint = "wait until it has ended, or measure all the same with `--force`: both will be wrong";
+            Err(Complaint::new(ExitCode::Usage, error.to_string()).hint(hint).into())
+        }
+        Err(error) => Ok(Err(error.to_string())),
+    }
 }
 
 /// Turns true at the first Ctrl-C; the second ends the process at once.

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand. Its types stay here; the library sees plans.
 
+mod check;
 mod complaint;
 mod engine;
 mod exit;
@@ -41,6 +42,7 @@ struct Cli {
 enum Command {
     Search(Box<search::Search>),
     Measure(Box<measure::Measure>),
+    Check(Box<check::Check>),
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
@@ -76,6 +78,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Search(search) => search.run(),
         Command::Measure(measure) => measure.run(),
+        Command::Check(check) => check.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),

@@ -34,6 +34,7 @@ use crate::loadgen::host::HostCpu;
 use crate::loadgen::limits::{LimitError, ensure_open_files};
 use crate::loadgen::options::{ClientError, ClientOptions};
 use crate::loadgen::pacer::Pacer;
+use crate::loadgen::ports::{PortError, ensure_ports};
 use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionError, SessionEvent, Wake};
 use crate::loadgen::supply::Supply;
 use crate::workload::RequestSpec;
@@ -70,6 +71,9 @@ pub enum OpenError {
     /// The system's limits are too low.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The system has too few ports.
+    #[error(transparent)]
+    Ports(#[from] PortError),
     /// The system refused a thread or an event loop.
     #[error("the load engine cannot be started: {0}")]
     System(#[from] io::Error),
@@ -114,6 +118,7 @@ impl LiveSession {
         interrupt: watch::Receiver<bool>,
     ) -> Result<Self, OpenError> {
         ensure_open_files(options.most_users, options.files_each)?;
+        ensure_ports(options.most_users)?;
         let client = Client::new(&options.client, origin)?;
         let maker = client.template();
         let ahead = (options.most_users as usize).clamp(64, MOST_AHEAD);

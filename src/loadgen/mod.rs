@@ -5,6 +5,7 @@
 
 mod board;
 pub mod body;
+pub mod calibration;
 pub mod client;
 pub mod delta;
 mod engine;
@@ -18,6 +19,7 @@ pub mod limits;
 pub mod live;
 pub mod options;
 mod pacer;
+pub mod ports;
 pub mod record;
 mod repeat;
 pub mod session;

@@ -2,12 +2,14 @@
 //!
 //! Rendering is pure: a screen is a text made from the document, the plan and a [`Style`].
 
+mod check;
 mod curve;
 mod screen;
 pub(super) mod style;
 mod table;
 mod trial;
 
+pub use check::check;
 pub use screen::{Screen, search};
 pub use style::Style;
 pub use trial::trial;
