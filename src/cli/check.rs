@@ -51,7 +51,7 @@ impl Check {
             load: LoadSection { concurrency: self.concurrency },
             ..Recipe::default()
         };
-        let plan = recipe.into_plan(Some("check"), Purpose::Search)?;
+        let plan = recipe.into_plan(Some("check"), Purpose::Measure)?;
         block_on(engine::check(plan, self.json))
     }
 }

@@ -184,7 +184,8 @@ async fn answer(socket: &mut TcpStream, tokens: &AtomicU64) -> io::Result<()> {
     const HEAD: &str =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     const TOKEN: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n";
-    const END: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n";
+    const END: &str =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n";
     let chunk = |data: &str| format!("{:x}\r\n{data}\r\n", data.len());
     socket.write_all((HEAD.to_owned() + &chunk(TOKEN)).as_bytes()).await?;
     tokens.fetch_add(1, Relaxed);

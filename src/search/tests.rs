@@ -251,7 +251,10 @@ fn a_search_whose_trials_are_all_void_says_why() {
     let answer = search.answer();
     assert_eq!((answer.outcome, answer.load), (SearchOutcome::Void, None));
     assert!(
-        answer.notes.iter().any(|note| note.contains("at 2 concurrent: this client, not the server, was the limit")),
+        answer
+            .notes
+            .iter()
+            .any(|note| note.contains("at 2 concurrent: this client, not the server, was the limit")),
         "{answer:?}"
     );
 }

@@ -90,7 +90,12 @@ mod tests {
     #[test]
     fn prompts_that_repeat_are_told_and_a_chance_repeat_is_not() {
         let requests = |distinct: u64| {
-            (0..).map(move |id| RequestSpec { id, prompt: format!("prompt {}", id % distinct), isl: 2, osl: 4 })
+            (0..).map(move |id| RequestSpec {
+                id,
+                prompt: format!("prompt {}", id % distinct),
+                isl: 2,
+                osl: 4,
+            })
         };
         assert_eq!(repeats(requests(49)), Some(Warning::RepeatedPrompts { repeated: 463, of: 512 }));
         assert_eq!(repeats(requests(510)), None);

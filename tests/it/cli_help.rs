@@ -27,6 +27,11 @@ fn help_of_measure() {
 }
 
 #[test]
+fn help_of_check() {
+    insta::assert_snapshot!(help(&["check", "--help"]));
+}
+
+#[test]
 fn help_of_simulate() {
     insta::assert_snapshot!(help(&["simulate", "--help"]));
 }
@@ -43,7 +48,7 @@ fn help_of_selftest() {
 
 #[test]
 fn each_commands_help_has_an_example() {
-    for command in ["search", "measure", "simulate", "recipes", "selftest"] {
+    for command in ["search", "measure", "check", "simulate", "recipes", "selftest"] {
         assert!(help(&[command, "--help"]).contains(&format!("  plimsoll {command}")), "{command}");
     }
 }

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod cli_bad_input;
+mod cli_check;
 mod cli_help;
 mod cli_recipes;
 mod closed_loop;
 mod connections;
 mod failures;
+mod gates;
 mod layering;
 mod quirks;
 mod secrets;

@@ -62,7 +62,11 @@ pub(super) async fn streams(report: &mut CheckReport, bench: &Bench) {
     report.figures.chunks_together = (checks.told > 0).then_some(checks.chunks_together);
     if checks.completed == 0 {
         let detail = checks.detail.unwrap_or_default();
-        report.push(Line::fail("streaming", format!("no request came back whole: {detail}"), "look into the server's log"));
+        report.push(Line::fail(
+            "streaming",
+            format!("no request came back whole: {detail}"),
+            "look into the server's log",
+        ));
         return;
     }
     report.push(streaming(bench, &records, &checks));
@@ -99,7 +103,11 @@ fn streaming(bench: &Bench, records: &[RequestRecord], checks: &Checks) -> Line 
     }
     if checks.tokens_per_chunk > 1.05 {
         let seen = format!("a chunk holds {} tokens on average", significant(checks.tokens_per_chunk));
-        return Line::warn(NAME, seen, "ITL is the gap spread over a chunk's tokens; judge by TPOT where that matters");
+        return Line::warn(
+            NAME,
+            seen,
+            "ITL is the gap spread over a chunk's tokens; judge by TPOT where that matters",
+        );
     }
     let pace = records.iter().filter_map(RequestRecord::tpot).reduce(f64::min);
     let pace = pace.map_or_else(String::new, |pace| format!(", {} apart", Seconds(pace)));
@@ -115,9 +123,11 @@ fn usage(records: &[RequestRecord]) -> Line {
             "answers bear no token counts; chunks are counted instead",
             "let the server send `usage` (`stream_options.include_usage`)",
         ),
-        n if n < completed().count() => {
-            Line::warn(NAME, format!("only {n} of {} answers bear token counts", completed().count()), "look into the server's log")
-        }
+        n if n < completed().count() => Line::warn(
+            NAME,
+            format!("only {n} of {} answers bear token counts", completed().count()),
+            "look into the server's log",
+        ),
         _ => Line::ok(NAME, "every answer bears the server's token counts"),
     }
 }
@@ -132,7 +142,8 @@ fn length(checks: &Checks) -> Line {
         significant(asked),
         ends.join(", ")
     );
-    let mend = "name the engine (`--engine`) so that it is told to ignore EOS, or give the true lengths (`--osl`)";
+    let mend =
+        "name the engine (`--engine`) so that it is told to ignore EOS, or give the true lengths (`--osl`)";
     if (got - asked).abs() < 0.5 {
         Line::ok(NAME, seen)
     } else if got < 0.5 * asked || got > 1.5 * asked {
@@ -189,7 +200,7 @@ pub(super) async fn prefix_cache(report: &mut CheckReport, bench: &Bench) {
     };
     let done = timeout(STEP, twice).await.is_ok();
     let hits = gauges::prefix_hits(&bench.web).await.zip(before).map(|(after, before)| after - before);
-    let ratio = ratios.iter().copied().reduce(f64::max);
+    let ratio = (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64);
     report.figures.repeat_ttft = ratio;
     let line = match ratio {
         None => Line::warn(NAME, "two equal prompts were not answered in time", "assume that it is on"),

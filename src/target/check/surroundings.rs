@@ -28,7 +28,8 @@ pub(super) async fn round_trip(url: &str) -> Option<f64> {
     let mut best: Option<f64> = None;
     for _ in 0..TRIPS {
         let began = Instant::now();
-        let opened = timeout(Duration::from_secs(1), TcpStream::connect((address.host.as_str(), address.port)));
+        let opened =
+            timeout(Duration::from_secs(1), TcpStream::connect((address.host.as_str(), address.port)));
         opened.await.ok()?.ok()?;
         let took = began.elapsed().as_secs_f64();
         best = Some(best.map_or(took, |best| best.min(took)));
@@ -63,7 +64,11 @@ pub(super) async fn clock(web: &Web, figures: &mut Figures) -> Line {
     if offset.abs() > CLOCK {
         Line::warn(
             "clock",
-            format!("the server's clock is {} {} this one", Seconds(offset.abs()), if offset > 0.0 { "ahead of" } else { "behind" }),
+            format!(
+                "the server's clock is {} {} this one",
+                Seconds(offset.abs()),
+                if offset > 0.0 { "ahead of" } else { "behind" }
+            ),
             "latencies are unharmed; compare the server's logs with that in mind, or keep both by NTP",
         )
     } else {
@@ -118,7 +123,9 @@ pub(super) async fn machine(report: &mut CheckReport, most: u32) {
                 u64::from(most) + 128
             ),
         ),
-        Some(possible) => Line::ok("connections", format!("{possible} are possible, up to {most} are asked for")),
+        Some(possible) => {
+            Line::ok("connections", format!("{possible} are possible, up to {most} are asked for"))
+        }
         None => Line::ok("connections", "this system sets no limit"),
     };
     report.push(line);
@@ -138,7 +145,9 @@ pub(super) async fn machine(report: &mut CheckReport, most: u32) {
                 Line::ok("client", seen)
             }
         }
-        Err(error) => Line::warn("client", format!("not calibrated: {error}"), "a trial that it limits is void"),
+        Err(error) => {
+            Line::warn("client", format!("not calibrated: {error}"), "a trial that it limits is void")
+        }
     };
     report.push(line);
 }
