@@ -265,6 +265,9 @@ async fn a_proxy_that_buffers_voids_also_when_it_buffers_only_some_streams() {
     for share in [1.0, 0.4] {
         let outcome = trial(Faults { buffered: share, ..Faults::default() }, &WIDE).await;
         assert!(matches!(void_cause(&outcome), VoidReason::BufferedStream { .. }), "{:?}", outcome.verdict);
+        // Tokens read at one instant must not leave a figure that no journal can hold.
+        let kept = serde_json::to_string(&outcome).unwrap();
+        assert!(serde_json::from_str::<TrialOutcome>(&kept).is_ok(), "{kept}");
     }
     let outcome = trial(Faults { buffered: 1.0, ..Faults::default() }, &["e2e p95 < 60s"]).await;
     assert_eq!(outcome.verdict, Verdict::Met);
