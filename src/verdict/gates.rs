@@ -50,10 +50,10 @@ fn infrastructure(checks: &Checks) -> Option<VoidReason> {
 }
 
 fn client_bound(slo: &Slo, checks: &Checks, client: &ClientHealth) -> Option<VoidReason> {
-    if client.lag_samples < LEAST_PROBES {
-        return None;
-    }
-    let (lag, limit) = (client.delay(), tightest_limit(slo, checks.output_got));
+    // A starved client brings few probes; its wait for a CPU then tells what they cannot.
+    let told = client.lag_samples >= LEAST_PROBES;
+    let lag = if told { client.delay() } else { client.read_delay };
+    let limit = tightest_limit(slo, checks.output_got);
     let late = limit.is_some_and(|limit| lag > LAG_SHARE * limit);
     (late || client.pressure() >= PRESSURE).then(|| VoidReason::Client {
         lag,

@@ -214,6 +214,8 @@ fn a_starved_or_saturated_client_voids_by_its_share_of_the_tightest_limit() {
     assert!(starved.to_string().contains("waiting for a CPU"), "{starved}");
     // Too short a look tells nothing of a tail.
     assert_eq!(with(ClientHealth { lag_p95: 0.015, lag_samples: 5, ..fit() }), None);
+    let unprobed = ClientHealth { lag_samples: 1, waiting: 0.98, busy: 0.01, read_delay: 0.06, ..fit() };
+    assert!(matches!(with(unprobed), Some(VoidReason::Client { lag: 0.06, .. })));
     let strained = warned(&mixed(100, 0, smooth), Some(ClientHealth { lag_p95: 0.006, ..fit() }));
     assert!(matches!(strained[..], [Warning::Client { .. }]), "{strained:?}");
 }
