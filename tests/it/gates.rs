@@ -134,32 +134,33 @@ fn three_percent_of_requests_reset_at_random_leave_the_boundary_where_it_is() {
     }
 }
 
-/// Clean servers of all shapes, with the gaps between tokens kept where they are judged.
+/// What fires in 25 clean searches of a scenario, one of them with the gaps between all tokens.
+fn false_alarms(name: &str) -> Vec<String> {
+    let scenario = scenarios::find(name).unwrap();
+    let slo = Slo::parse(scenario.slo.iter().copied()).unwrap();
+    let alarm = |seed: u64| {
+        let make = if seed == 25 { SimSession::with_gaps } else { SimSession::new };
+        let session = make(scenario.params, scenario.traffic.clone(), 1000 + seed);
+        let (_, outcomes) = search(&scenario, session, seed);
+        let void = outcomes.iter().find(|outcome| matches!(outcome.verdict, Verdict::Void(_)));
+        let told = warnings(&slo, outcomes.iter().filter_map(TrialOutcome::seen));
+        match void {
+            Some(void) => Some(format!("{name} {seed}: {:?}", void.verdict)),
+            None => (!told.is_empty()).then(|| format!("{name} {seed}: {told:?}")),
+        }
+    };
+    (1..=25).filter_map(alarm).collect()
+}
+
 #[test]
 fn no_gate_fires_in_more_than_one_of_a_hundred_clean_searches() {
     let names =
         ["decode", "seqcliff", "kvcliff", "twometric", "smallN", "never", "infeasible", "decode-quiet"];
-    let (mut searches, mut fired) = (0, Vec::new());
-    for name in names {
-        let scenario = scenarios::find(name).unwrap();
-        let slo = Slo::parse(scenario.slo.iter().copied()).unwrap();
-        for seed in 1..=25 {
-            let with_gaps = seed % 5 == 0;
-            let make = if with_gaps { SimSession::with_gaps } else { SimSession::new };
-            let session = make(scenario.params, scenario.traffic.clone(), 1000 + seed);
-            let (_, outcomes) = search(&scenario, session, seed);
-            searches += 1;
-            let void = outcomes.iter().find(|outcome| matches!(outcome.verdict, Verdict::Void(_)));
-            let told = warnings(&slo, outcomes.iter().filter_map(TrialOutcome::seen));
-            if let Some(void) = void {
-                fired.push(format!("{name} {seed}: {:?}", void.verdict));
-            } else if !told.is_empty() {
-                fired.push(format!("{name} {seed}: {told:?}"));
-            }
-        }
-    }
-    assert_eq!(searches, 200);
-    assert!(fired.len() * 100 <= searches, "{} of {searches}: {fired:#?}", fired.len());
+    let fired: Vec<String> = std::thread::scope(|scope| {
+        let workers = names.map(|name| scope.spawn(move || false_alarms(name)));
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    assert!(fired.len() <= 2, "{} of 200: {fired:#?}", fired.len());
 }
 
 /// The embedded engine in virtual time behind a way that loses requests.
