@@ -291,7 +291,7 @@ async fn scale(quick: bool) {
         all.extend(records(load.take_events()));
     }
     let received = tokens(&all) + flying(&load) - before;
-    let health = load.health();
+    let health = load.health().unwrap_or_default();
     let failed = all.iter().filter(|record| !record.is_completed()).count();
     load.close().await;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

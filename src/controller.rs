@@ -1,5 +1,8 @@
 //! A whole run: ask the strategy, run the trial, keep what came of it, tell the strategy.
 
+use std::collections::HashSet;
+use std::mem::Discriminant;
+
 use thiserror::Error;
 
 use crate::loadgen::process_cpu_seconds as cpu_seconds;
@@ -11,9 +14,14 @@ use crate::search::{self, Answer, Ask, SearchOutcome, Strategy, TrialOutcome, Tr
 use crate::target::{Target, TargetError};
 use crate::telemetry::{Telemetry, TelemetryError};
 use crate::trial::{Finished, OpenLoad, Trials};
+use crate::verdict::{Warning, warnings};
 
 /// Times a target that has gone is waited for, and the first wait, seconds; each is twice the last.
 const RETURNS: (u32, f64) = (3, 2.0);
+
+/// First rest before a trial that the infrastructure has voided is run again, seconds; each further
+/// one in a row is twice the last.
+const RESTS: f64 = 1.0;
 
 /// What a run found.
 #[derive(Clone, Debug)]
@@ -79,6 +87,7 @@ pub async fn search<T: Target>(
             Some(client) => Some(Telemetry::start(client, &plan.telemetry, &plan.target).await?),
             None => None,
         },
+        flagged: HashSet::new(),
     };
     let (cut_short, late) = run.drive(strategy.as_mut(), target).await?;
     if let Some(telemetry) = run.telemetry.take() {
@@ -91,7 +100,9 @@ pub async fn search<T: Target>(
     let cost = run.cost();
     run.folder.ended(&answer, cost, late)?;
     run.observer.finished(&answer);
-    Ok(Found { answer, outcomes: run.outcomes, cost, warnings: run.warnings, cut_short })
+    let flags = flags(plan, &run.outcomes).into_iter().map(|warning| warning.to_string());
+    let warnings = run.warnings.into_iter().chain(flags).collect();
+    Ok(Found { answer, outcomes: run.outcomes, cost, warnings, cut_short })
 }
 
 /// Tells a strategy the trials of a journal, checking that it asks for just these.
@@ -119,6 +130,13 @@ struct Run<'a> {
     warnings: Vec<String>,
     /// What is looked at beside the requests, on a live endpoint.
     telemetry: Option<Telemetry>,
+    /// Kinds of warnings that were shown.
+    flagged: HashSet<Discriminant<Warning>>,
+}
+
+/// What the valid trials of a run give reason to warn of.
+pub fn flags<'a>(plan: &Plan, outcomes: impl IntoIterator<Item = &'a TrialOutcome>) -> Vec<Warning> {
+    warnings(&plan.slo, outcomes.into_iter().filter_map(TrialOutcome::seen))
 }
 
 impl Run<'_> {
@@ -172,6 +190,7 @@ impl Run<'_> {
         strategy: &mut dyn Strategy,
         trials: &mut Trials<S>,
     ) -> Result<Option<SessionError>, ControllerError> {
+        let mut in_a_row = 0;
         while let Ask::Trial(spec) = strategy.ask() {
             self.folder.trial_asked(&spec)?;
             self.observer.trial_started(&spec, strategy.remaining());
@@ -189,7 +208,15 @@ impl Run<'_> {
                     self.folder.trial_ended(&outcome, cost, records)?;
                     self.observer.trial_ended(&outcome);
                     strategy.tell(&outcome);
+                    let wait = outcome.may_pass().then(|| RESTS * f64::from(1_u32 << in_a_row.min(4)));
+                    in_a_row = if wait.is_some() { in_a_row + 1 } else { 0 };
                     self.outcomes.push(outcome);
+                    self.note_flags();
+                    if let Some(wait) = wait
+                        && let Err(error) = trials.rest(wait).await
+                    {
+                        return Ok(Some(error));
+                    }
                 }
                 Err(error) => return Ok(Some(error)),
             }
@@ -213,6 +240,19 @@ impl Run<'_> {
                 });
             })
             .await
+    }
+
+    /// Shows what the trials so far give reason to warn of, each kind once. It is not stored: whoever
+    /// reads the trials draws it from them again, with the figures of the whole run.
+    fn note_flags(&mut self) {
+        for warning in flags(self.plan, &self.outcomes) {
+            let kind = std::mem::discriminant(&warning);
+            // A later trial of the same level may still bring the requests that are missing.
+            let early = matches!(warning, Warning::FewSamples { .. });
+            if !early && self.flagged.insert(kind) {
+                self.observer.warning(&warning.to_string());
+            }
+        }
     }
 
     fn cost(&self) -> Cost {

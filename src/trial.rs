@@ -18,7 +18,7 @@ use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSp
 use crate::slo::Slo;
 use crate::stats::mser::mser5;
 use crate::units::Load;
-use crate::verdict::{Reading, Verdict, judge, void_reason};
+use crate::verdict::{Checks, Reading, Verdict, judge, void_reason};
 use crate::workload::ArrivalProcess;
 
 /// Longest time between looks at a running trial, seconds: what the progress display sees.
@@ -126,6 +126,21 @@ impl<S: Session> Trials<S> {
         records
     }
 
+    /// Takes the load off for so many seconds: what has failed may come back meanwhile.
+    ///
+    /// # Errors
+    /// When the load cannot go on.
+    pub async fn rest(&mut self, seconds: f64) -> Result<(), SessionError> {
+        self.session.set_level(0, 0.0, Excess::Retire);
+        self.level = 0;
+        let mut idle =
+            Running { began: self.session.now(), settled: None, records: Vec::new(), unstable: false };
+        let until = self.session.now() + seconds;
+        let result = self.advance_to(until, &mut idle, &mut |_| {}).await;
+        self.unfinished.append(&mut idle.records);
+        result
+    }
+
     /// Runs one trial.
     ///
     /// # Errors
@@ -162,6 +177,8 @@ impl<S: Session> Trials<S> {
         self.reach(users, spec, trial, watch).await?;
         self.settle(users, spec, trial, watch).await?;
         trial.settled = Some(self.session.now());
+        // What the client was like until now is not this trial's.
+        self.session.health();
         match spec.rule {
             StopRule::Fixed { requests, min_seconds, max_seconds } => {
                 self.measure_fixed(requests, min_seconds, max_seconds, trial, watch).await?;
@@ -373,8 +390,10 @@ impl<S: Session> Trials<S> {
         }
         let window = (ended - from).max(1e-9);
         let measured = trial.since(from);
+        let (checks, client) = (Checks::of(measured), self.session.health());
         let arrivals = self.arrival_figures(&trial, from);
-        let void = void_reason(&self.slo, measured).or_else(|| open::too_late(&self.slo, arrivals.as_ref()));
+        let void = void_reason(&self.slo, &checks, client.as_ref())
+            .or_else(|| open::too_late(&self.slo, arrivals.as_ref()));
         let verdict = match void {
             Some(reason) if spec.kind != TrialKind::Warmup => Verdict::Void(reason),
             _ => verdict.unwrap_or_else(|| judge(&self.slo, &readings)),
@@ -408,6 +427,8 @@ impl<S: Session> Trials<S> {
             host: None,
             gpu: None,
             arrivals,
+            checks,
+            client,
         };
         Finished { outcome, records: trial.records }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use plimsoll::controller::{self, ControllerError, Found};
 use plimsoll::loadgen::process_cpu_seconds;
-use plimsoll::plan::Plan;
+use plimsoll::plan::{Plan, TargetPlan};
 use plimsoll::report::live::{Feed, Watched};
 use plimsoll::report::terminal::{self, Screen, Style};
 use plimsoll::report::{Document, TrialDocument, progress, write_all};
@@ -16,8 +16,9 @@ use plimsoll::run::{Contents, Cost, Observer, RunFolder, Silent};
 use plimsoll::search::{self, SearchOutcome, TrialKind, TrialOutcome};
 use plimsoll::sim::http::{Options, serve};
 use plimsoll::sim::presets::Preset;
+use plimsoll::target::check::check_plan;
 use plimsoll::target::managed::{Attended, LaunchFailure, Launcher, Running, stop_leftovers, was_launched};
-use plimsoll::target::{Target, TargetError, prepare};
+use plimsoll::target::{EndpointLock, LockError, Target, TargetError, prepare};
 use plimsoll::verdict::Verdict;
 use tokio::sync::watch;
 
@@ -35,6 +36,8 @@ pub struct Settings {
     pub json: bool,
     /// Whether progress is kept quiet.
     pub quiet: bool,
+    /// Whether another run on the same server is no obstacle.
+    pub force: bool,
 }
 
 /// The simulated engine as a server of its own.
@@ -74,7 +77,7 @@ pub async fn measure(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode>
         return Err(Complaint::new(ExitCode::Void, format!("nothing was measured: {why}")).into());
     };
     write_all(&contents.path, &contents, &Document::of_run(&contents))?;
-    let document = TrialDocument::new(&plan, outcome, &contents.warnings);
+    let document = TrialDocument::new(&plan, outcome, &found.warnings);
     if settings.json {
         print(&document.to_json())?;
     } else {
@@ -105,7 +108,7 @@ pub async fn resume(path: &Path, settings: Settings) -> anyhow::Result<ExitCode>
     }
     let outcomes: Vec<TrialOutcome> = past.outcomes().cloned().collect();
     let mut observer = observer(&settings);
-    let found = run(&plan, &mut folder, &outcomes, past.cost, settings.quiet, observer.as_mut()).await?;
+    let found = run(&plan, &mut folder, &outcomes, past.cost, &settings, observer.as_mut()).await?;
     folder.close()?;
     let contents = Contents::read(path)?;
     finish(&plan, &contents, &settings)?;
@@ -136,6 +139,18 @@ pub fn replay(path: &Path, settings: &Settings) -> anyhow::Result<ExitCode> {
         None => eprintln!("the run has no answer yet: `plimsoll resume {}` goes on with it", path.display()),
     }
     Ok(exit_of(&contents))
+}
+
+/// Goes through the checklist of the plan's target.
+pub async fn check(plan: Plan, json: bool) -> anyhow::Result<ExitCode> {
+    let report = check_plan(&plan).await.map_err(target_complaint)?;
+    let text = if json { report.to_json() } else { terminal::check(&report, Style::of_stdout()) };
+    print(&text)?;
+    Ok(match (report.reachable, report.valid) {
+        (_, true) => ExitCode::Answered,
+        (false, _) => ExitCode::Unreachable,
+        (true, false) => ExitCode::Void,
+    })
 }
 
 /// Serves until interrupted.
@@ -169,7 +184,7 @@ pub(super) async fn measure_all(
         observer = Box::new(Watched::new(inner, Arc::clone(&status)));
         page.serve(Feed::new(&path, Some(status)))
     });
-    let result = run(plan, &mut folder, &[], Cost::default(), settings.quiet, observer.as_mut()).await;
+    let result = run(plan, &mut folder, &[], Cost::default(), settings, observer.as_mut()).await;
     folder.close()?;
     match result {
         Ok(found) => Ok((found, Contents::read(&path)?, served)),
@@ -189,11 +204,16 @@ async fn run(
     folder: &mut RunFolder,
     past: &[TrialOutcome],
     spent: Cost,
-    quiet: bool,
+    settings: &Settings,
     observer: &mut dyn Observer,
 ) -> anyhow::Result<Found> {
+    let lock = lock(plan, folder.path(), settings.force)?;
+    if let Err(text) = &lock {
+        observer.warning(text);
+        folder.warn(text)?;
+    }
     let interrupt = interrupts();
-    let Some(engine) = launch(plan, folder.path(), quiet, interrupt.clone()).await? else {
+    let Some(engine) = launch(plan, folder.path(), settings.quiet, interrupt.clone()).await? else {
         return run_on(plan, None, folder, past, spent, observer, interrupt).await;
     };
     let found = run_on(&engine.plan(plan), Some(&engine), folder, past, spent, observer, interrupt).await;
@@ -248,6 +268,10 @@ async fn run_on(
     for note in &prepared.live.endpoint().description.notes {
         tracing::info!("{note}");
     }
+    for warning in &prepared.warnings {
+        observer.warning(&warning.to_string());
+        folder.warn(&warning.to_string())?;
+    }
     let mut target = Attended::new(&mut prepared.live, engine);
     folder.target_described(target.describe())?;
     let found = controller::search(plan, &mut target, folder, past, spent, observer).await;
@@ -258,6 +282,21 @@ async fn run_on(
 
 fn observer(settings: &Settings) -> Box<dyn Observer> {
     progress::for_stderr(if settings.quiet { progress::Level::Quiet } else { progress::Level::Normal })
+}
+
+/// Keeps other runs off the plan's endpoint while the lock lives. Inside stands why there is none,
+/// where that is no obstacle.
+fn lock(plan: &Plan, run: &Path, force: bool) -> anyhow::Result<Result<Option<EndpointLock>, String>> {
+    // An engine of the run's own has a port of its own.
+    let (TargetPlan::Endpoint(endpoint), None) = (&plan.target, &plan.engine) else { return Ok(Ok(None)) };
+    match EndpointLock::take(&endpoint.url, run) {
+        Ok(lock) => Ok(Ok(Some(lock))),
+        Err(error @ LockError::Held { .. }) if !force => {
+            let hint = "wait until it has ended, or measure all the same with `--force`: both will be wrong";
+            Err(Complaint::new(ExitCode::Usage, error.to_string()).hint(hint).into())
+        }
+        Err(error) => Ok(Err(error.to_string())),
+    }
 }
 
 /// Turns true at the first Ctrl-C; the second ends the process at once.

@@ -49,7 +49,7 @@ pub struct CommonFlags {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
-struct TargetFlags {
+pub struct TargetFlags {
     /// Base URL of a server that speaks the OpenAI API; without it the simulated engine is measured.
     #[arg(long, value_name = "URL", conflicts_with_all = ["simulated", "speed"])]
     url: Option<String>,
@@ -115,7 +115,7 @@ struct LaunchFlags {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Workload")]
-struct WorkloadFlags {
+pub struct WorkloadFlags {
     /// Prompt lengths in tokens: 100, or 'lognormal(mean=400, cv=0.6, min=4, max=2400)'.
     #[arg(long, value_name = "TOKENS")]
     isl: Option<TokenLengths>,
@@ -169,6 +169,10 @@ struct OutputFlags {
     /// Show no progress.
     #[arg(long, short)]
     quiet: bool,
+
+    /// Measure even where another run on this machine is measuring the same server.
+    #[arg(long)]
+    force: bool,
 }
 
 impl CommonFlags {
@@ -185,26 +189,35 @@ impl CommonFlags {
             texts => Some(Slo::parse(texts.iter().map(String::as_str))?),
         };
         let flags = Recipe {
-            seed: self.workload.seed,
+            seed: self.workload.seed(),
             slo,
             target: self.target.into_section()?,
             engine: self.launch.into_section()?,
-            workload: WorkloadSection {
-                isl: self.workload.isl,
-                osl: self.workload.osl,
-                tokenizer: self.workload.tokenizer,
-            },
+            workload: self.workload.into_section(),
             telemetry: TelemetrySection { gpu: self.telemetry.gpu, dcgm: self.telemetry.dcgm },
             ..further
         };
         let plan = recipe.changed_by(flags).into_plan(name.as_deref(), purpose)?;
-        let OutputFlags { out, json, quiet } = self.output;
-        Ok((plan, Settings { out, json, quiet }))
+        let OutputFlags { out, json, quiet, force } = self.output;
+        Ok((plan, Settings { out, json, quiet, force }))
+    }
+}
+
+impl WorkloadFlags {
+    /// The seed, where one is given.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    /// The recipe's section that these flags change.
+    pub fn into_section(self) -> WorkloadSection {
+        WorkloadSection { isl: self.isl, osl: self.osl, tokenizer: self.tokenizer }
     }
 }
 
 impl TargetFlags {
-    fn into_section(self) -> anyhow::Result<TargetSection> {
+    /// The recipe's section that these flags change.
+    pub fn into_section(self) -> anyhow::Result<TargetSection> {
         let headers: BTreeMap<String, String> =
             self.header.iter().map(|header| read_header(header)).collect::<Result<_, _>>()?;
         Ok(TargetSection {

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand. Its types stay here; the library sees plans.
 
+mod check;
 mod complaint;
 mod engine;
 mod exit;
@@ -45,6 +46,7 @@ struct Cli {
 enum Command {
     Search(Box<search::Search>),
     Measure(Box<measure::Measure>),
+    Check(Box<check::Check>),
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
@@ -83,6 +85,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Search(search) => search.run(),
         Command::Measure(measure) => measure.run(),
+        Command::Check(check) => check.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),

@@ -16,6 +16,10 @@ use super::exit::ExitCode;
 pub struct Resume {
     #[command(flatten)]
     stored: Stored,
+
+    /// Measure even where another run on this machine is measuring the same server.
+    #[arg(long)]
+    force: bool,
 }
 
 /// Decide again from a run's journal, without any load.
@@ -44,21 +48,21 @@ struct Stored {
 }
 
 impl Stored {
-    fn settings(&self) -> Settings {
-        Settings { out: PathBuf::new(), json: self.json, quiet: self.quiet }
+    fn settings(&self, force: bool) -> Settings {
+        Settings { out: PathBuf::new(), json: self.json, quiet: self.quiet, force }
     }
 }
 
 impl Resume {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        block_on(engine::resume(&self.stored.run, self.stored.settings()))
+        block_on(engine::resume(&self.stored.run, self.stored.settings(self.force)))
     }
 }
 
 impl Replay {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        engine::replay(&self.stored.run, &self.stored.settings())
+        engine::replay(&self.stored.run, &self.stored.settings(false))
     }
 }

@@ -26,6 +26,8 @@ use http::{Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use rustls::pki_types::ServerName;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -65,7 +67,7 @@ pub struct Client {
 }
 
 /// What opening connections has cost so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connects {
     /// Connections opened.
     pub opened: u64,

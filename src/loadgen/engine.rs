@@ -55,13 +55,16 @@ impl Threads {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let handle = runtime.handle().clone();
             let (stop, stopped) = oneshot::channel::<()>();
+            let probe: Arc<Probe> = Arc::default();
+            let own = probe.clone();
             let run = move || {
+                own.settle_in();
                 // The sender's end is as good as its word.
                 let _ = runtime.block_on(stopped);
             };
             all.threads.push(thread::Builder::new().name(format!("plimsoll-load-{index}")).spawn(run)?);
             all.stops.push(stop);
-            lanes.push(Lane { handle, links: Mutex::default(), probe: Arc::default() });
+            lanes.push(Lane { handle, links: Mutex::default(), probe });
         }
         Ok((all, lanes))
     }

@@ -41,6 +41,13 @@ pub fn ensure_open_files(connections: u32, files_each: u32) -> Result<(), LimitE
     }
 }
 
+/// Connections that the limits on open files allow; none where there is no limit.
+pub fn possible_files() -> Option<u32> {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(RESERVE, |files| files.count() as u64);
+    let hard = getrlimit(Resource::Nofile).maximum?;
+    Some(u32::try_from(hard.saturating_sub(open + RESERVE)).unwrap_or(u32::MAX))
+}
+
 /// The soft limit to set, if it must be raised. A limit of none is no limit.
 fn raise_to(
     connections: u32,

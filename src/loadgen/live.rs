@@ -30,10 +30,12 @@ use crate::loadgen::board::{Board, Closing, News, Snapshot};
 use crate::loadgen::client::Client;
 use crate::loadgen::dispatcher::Dispatcher;
 use crate::loadgen::engine::{Engine, Threads};
-use crate::loadgen::health::{ClientHealth, tail};
+use crate::loadgen::health::{ClientHealth, Scheduled, tail};
+use crate::loadgen::host::HostCpu;
 use crate::loadgen::limits::{LimitError, ensure_open_files};
 use crate::loadgen::options::{ClientError, ClientOptions};
 use crate::loadgen::pacer::Pacer;
+use crate::loadgen::ports::{PortError, ensure_ports};
 use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionError, SessionEvent, Wake};
 use crate::loadgen::supply::Supply;
 use crate::workload::{Arrivals, RequestSpec};
@@ -70,6 +72,9 @@ pub enum OpenError {
     /// The system's limits are too low.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The system has too few ports.
+    #[error(transparent)]
+    Ports(#[from] PortError),
     /// The system refused a thread or an event loop.
     #[error("the load engine cannot be started: {0}")]
     System(#[from] io::Error),
@@ -90,9 +95,17 @@ pub struct LiveSession {
     threads: Option<Threads>,
     interrupt: watch::Receiver<bool>,
     seen: Snapshot,
-    /// CPU time of each lane and the instant when [`LiveSession::health`] was last asked.
-    asked: (Instant, Vec<f64>),
-    client_cpu: f64,
+    /// What was known of the lanes when [`Session::health`] was last asked.
+    asked: Asked,
+    /// CPU of this host, where the server runs on it too.
+    host: Option<HostCpu>,
+}
+
+/// What was known of the lanes at an instant.
+struct Asked {
+    at: Instant,
+    /// CPU seconds of each, and how it was scheduled.
+    lanes: Vec<(f64, Option<Scheduled>)>,
 }
 
 impl LiveSession {
@@ -108,12 +121,14 @@ impl LiveSession {
         interrupt: watch::Receiver<bool>,
     ) -> Result<Self, OpenError> {
         ensure_open_files(options.most_users, options.files_each)?;
+        ensure_ports(options.most_users)?;
         let client = Client::new(&options.client, origin)?;
         let maker = client.template();
         let ahead = (options.most_users as usize).clamp(64, MOST_AHEAD);
         let (supply, supplier) = Supply::start(requests.map(move |spec| maker.prepare(&spec)), ahead)?;
         let (threads, lanes) = Threads::start(options.threads)?;
-        let asked = (Instant::now(), vec![0.0; lanes.len()]);
+        let asked = Asked { at: Instant::now(), lanes: vec![(0.0, None); lanes.len()] };
+        let host = HostCpu::of_server_at(&options.client.url);
         let engine = Arc::new(Engine::new(client, Arc::new(Board::new(origin)), supply, lanes));
         let pacer = Pacer::start(Arc::new(engine.clone()))?;
         let dispatcher = Dispatcher::start(Arc::new(engine.clone()))?;
@@ -126,31 +141,8 @@ impl LiveSession {
             interrupt,
             seen: Snapshot::default(),
             asked,
-            client_cpu: 0.0,
+            host,
         })
-    }
-
-    /// How fit the client was since this was last asked.
-    pub fn health(&mut self) -> ClientHealth {
-        let lanes = self.engine.lanes();
-        let lags: Vec<f32> = lanes.iter().flat_map(|lane| lane.probe.take_lags()).collect();
-        let lag_samples = lags.len();
-        let (lag_p99, lag_max) = tail(lags);
-        let cpu: Vec<f64> = lanes.iter().map(|lane| lane.probe.cpu_seconds()).collect();
-        let now = Instant::now();
-        let wall = (now - self.asked.0).as_secs_f64().max(1e-3);
-        let used = cpu.iter().zip(&self.asked.1).map(|(after, before)| after - before);
-        let busy = used.fold(0.0, f64::max) / wall;
-        self.client_cpu = cpu.iter().sum();
-        self.asked = (now, cpu);
-        ClientHealth {
-            lag_p99,
-            lag_max,
-            lag_samples,
-            busy: busy.min(1.0),
-            cpu_seconds: self.client_cpu,
-            connects: self.engine.client.connects(),
-        }
     }
 
     async fn wait(&mut self, wake: Wake) -> Result<(), SessionError> {
@@ -230,6 +222,42 @@ impl Session for LiveSession {
 
     fn issued(&self) -> u64 {
         self.seen.issued
+    }
+
+    fn health(&mut self) -> Option<ClientHealth> {
+        let lanes = self.engine.lanes();
+        let lags: Vec<f32> = lanes.iter().flat_map(|lane| lane.probe.take_lags()).collect();
+        let lag_samples = lags.len();
+        let (lag_p95, lag_p99, lag_max) = tail(lags);
+        let now = Instant::now();
+        let after: Vec<_> =
+            lanes.iter().map(|lane| (lane.probe.cpu_seconds(), lane.probe.scheduled())).collect();
+        let wall = (now - self.asked.at).as_secs_f64().max(1e-3);
+        let mut health = ClientHealth {
+            lag_p95,
+            lag_p99,
+            lag_max,
+            lag_samples,
+            cpu_seconds: after.iter().map(|(cpu, _)| cpu).sum(),
+            connects: self.engine.client.connects(),
+            others: self.host.as_mut().and_then(HostCpu::others),
+            ..ClientHealth::default()
+        };
+        for ((cpu, scheduled), (cpu_before, scheduled_before)) in after.iter().zip(&self.asked.lanes) {
+            let busy = ((cpu - cpu_before) / wall).min(1.0);
+            let (mut waiting, mut delay) = (0.0, 0.0);
+            if let (Some(now), Some(before)) = (scheduled, scheduled_before) {
+                let waited = now.waited - before.waited;
+                waiting = (waited / wall).clamp(0.0, 1.0);
+                delay = waited / (now.slices - before.slices).max(1.0);
+            }
+            if busy + waiting >= health.pressure() {
+                (health.busy, health.waiting) = (busy, waiting);
+            }
+            health.read_delay = health.read_delay.max(delay);
+        }
+        self.asked = Asked { at: now, lanes: after };
+        Some(health)
     }
 
     async fn close(&mut self) -> Vec<SessionEvent> {

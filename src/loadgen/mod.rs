@@ -5,6 +5,7 @@
 
 mod board;
 pub mod body;
+pub mod calibration;
 pub mod client;
 pub mod delta;
 mod dispatcher;
@@ -13,11 +14,13 @@ pub(crate) mod failure;
 mod flight;
 mod gate;
 pub mod health;
+pub mod host;
 pub mod intake;
 pub mod limits;
 pub mod live;
 pub mod options;
 mod pacer;
+pub mod ports;
 pub mod record;
 mod repeat;
 pub mod session;

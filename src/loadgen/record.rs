@@ -97,7 +97,7 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// Kinds of failure. The first three are the infrastructure's, not the server's answer to load.
+/// Kinds of failure. Those of [`Failure::is_infrastructure`] are the infrastructure's, not the server's answer to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
@@ -124,7 +124,7 @@ pub enum Failure {
 impl Failure {
     /// Whether the failure says nothing about the server's capacity when it comes in numbers.
     pub fn is_infrastructure(self) -> bool {
-        matches!(self, Failure::Connect | Failure::Tls)
+        matches!(self, Failure::Connect | Failure::Tls | Failure::Reset)
     }
 }
 
@@ -194,6 +194,24 @@ impl RequestRecord {
         match &self.outcome {
             Outcome::Failed { cause, .. } => Some(*cause),
             _ => None,
+        }
+    }
+
+    /// The HTTP status of a failure that had one.
+    pub fn http_status(&self) -> Option<u16> {
+        match &self.outcome {
+            Outcome::Failed { detail, .. } => detail.strip_prefix("HTTP ")?.get(..3)?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether the request was lost on the way: no connection, a connection that was cut, or a gateway
+    /// that found no server behind it (502). It says nothing of the load and counts neither way.
+    pub fn is_lost(&self) -> bool {
+        match self.failure() {
+            Some(Failure::Server) => self.http_status() == Some(502),
+            Some(cause) => cause.is_infrastructure(),
+            None => false,
         }
     }
 

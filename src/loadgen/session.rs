@@ -3,6 +3,7 @@
 
 use thiserror::Error;
 
+use crate::loadgen::health::ClientHealth;
 use crate::loadgen::record::{Failure, RequestRecord};
 use crate::observed::ServerFigures;
 use crate::units::Load;
@@ -50,6 +51,12 @@ pub trait Session {
     /// What the server said of itself from `from` to `to`, where the session itself can tell; what is
     /// older than `from` may be forgotten.
     fn server_figures(&mut self, _from: f64, _to: f64) -> Option<ServerFigures> {
+        None
+    }
+
+    /// How fit the client was since this was last asked; none where there is no client, as in virtual
+    /// time.
+    fn health(&mut self) -> Option<ClientHealth> {
         None
     }
 

@@ -140,7 +140,8 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
         samples.partial && began.is_some_and(|began| began < samples.from)
     };
     for record in samples.records {
-        if began_before(record.start(), record.first) {
+        // What is lost on the way is no answer of the server's.
+        if began_before(record.start(), record.first) || record.is_lost() {
             continue;
         }
         let life = record.first.map_or_else(
@@ -278,7 +279,9 @@ fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Level
         };
         // A request that was let go says nothing, unless it had broken its limit by then.
         let finished = record.is_completed() || record.failure().is_some();
-        if finished || overdue(record.first, record.start(), record.ended) {
+        // An objective on errors counts what users see; the others what the server does.
+        let counts = objective.metric == Metric::Errors || !record.is_lost();
+        if counts && (finished || overdue(record.first, record.start(), record.ended)) {
             count(miss, levels.mean_log(record.start(), record.ended));
         }
     }

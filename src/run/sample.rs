@@ -14,7 +14,7 @@ use crate::search::{
 };
 use crate::slo::{Metric, Objective, Op, RequestLimit, Slo, Stat};
 use crate::units::{Interval, Load};
-use crate::verdict::{Reading, Verdict, VoidReason, judge};
+use crate::verdict::{Checks, Reading, Verdict, VoidReason, judge};
 
 /// `ttft p95 < 500 ms` and `itl p95 < 50 ms`.
 pub(crate) fn slo() -> Slo {
@@ -169,6 +169,8 @@ pub(crate) fn outcome(id: u32, load: u32, kind: TrialKind) -> TrialOutcome {
         server: None,
         host: None,
         gpu: None,
+        checks: Checks::default(),
+        client: None,
     }
 }
 

@@ -288,6 +288,8 @@ mod tests {
             good_rate: rate,
             summary: Default::default(),
             arrivals: Some(ArrivalFigures { unstable, ..ArrivalFigures::default() }),
+            checks: Default::default(),
+            client: None,
             server: None,
             host: None,
             gpu: None,

@@ -11,7 +11,7 @@ use crate::plan::{LoadRange, TrialPlan};
 use crate::rng::Stream;
 use crate::slo::Slo;
 use crate::units::Load;
-use crate::verdict::{Reading, Verdict, VoidReason, judge};
+use crate::verdict::{Checks, Reading, Verdict, VoidReason, judge};
 
 const PLAN: TrialPlan = TrialPlan { requests: 200, min_seconds: 5.0, max_seconds: 60.0 };
 
@@ -64,6 +64,8 @@ fn outcome(id: u32, spec: TrialSpec, verdict: Verdict, readings: Vec<Reading>) -
         server: None,
         host: None,
         gpu: None,
+        checks: Checks::default(),
+        client: None,
     }
 }
 
@@ -227,7 +229,7 @@ fn a_range_of_one_load_is_measured_and_answered() {
 }
 
 fn void() -> (Verdict, Vec<Reading>) {
-    (Verdict::Void(VoidReason::Client { lag: 0.1 }), Vec::new())
+    (Verdict::Void(VoidReason::Client { lag: 0.1, limit: None, pressure: 1.0, waiting: 0.0 }), Vec::new())
 }
 
 #[test]
@@ -253,7 +255,10 @@ fn a_search_whose_trials_are_all_void_says_why() {
     let answer = search.answer();
     assert_eq!((answer.outcome, answer.load), (SearchOutcome::Void, None));
     assert!(
-        answer.notes.iter().any(|note| note.contains("at 2 concurrent: this client was late")),
+        answer
+            .notes
+            .iter()
+            .any(|note| note.contains("at 2 concurrent: this client, not the server, was the limit")),
         "{answer:?}"
     );
 }

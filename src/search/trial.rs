@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::loadgen::health::ClientHealth;
 use crate::metrics::arrivals::ArrivalFigures;
 use crate::metrics::{Counts, Summary};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::slo::{Metric, Slo};
 use crate::units::Load;
-use crate::verdict::{Reading, Verdict};
+use crate::verdict::{Checks, Reading, Seen, Verdict};
 
 /// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,4 +191,29 @@ pub struct TrialOutcome {
     /// What an open loop did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<ArrivalFigures>,
+    /// What its requests show of the measurement itself.
+    #[serde(default)]
+    pub checks: Checks,
+    /// How fit the client was over the measured window; none in virtual time.
+    #[serde(default)]
+    pub client: Option<ClientHealth>,
+}
+
+impl TrialOutcome {
+    /// Whether the same trial may well be valid a little later, as what failed may come back.
+    pub fn may_pass(&self) -> bool {
+        matches!(&self.verdict, Verdict::Void(reason) if reason.may_pass())
+    }
+
+    /// What the reader of the results should know of it; none of a trial that is not valid.
+    pub fn seen(&self) -> Option<Seen<'_>> {
+        let valid = self.spec.kind != TrialKind::Warmup && !matches!(self.verdict, Verdict::Void(_));
+        valid.then(|| Seen {
+            load: self.spec.load,
+            counted: self.spec.kind != TrialKind::Navigate,
+            checks: &self.checks,
+            client: self.client.as_ref(),
+            readings: &self.readings,
+        })
+    }
 }

@@ -209,7 +209,10 @@ impl Metric {
             Metric::Tpot => record.tpot(),
             Metric::E2e => record.e2e(),
             Metric::Stall => record.stall(),
-            Metric::OutputTokensPerSecondPerUser => record.tpot().map(|tpot| 1.0 / tpot),
+            // Tokens that were all read at one instant show no rate.
+            Metric::OutputTokensPerSecondPerUser => {
+                record.tpot().filter(|&tpot| tpot > 0.0).map(|tpot| 1.0 / tpot)
+            }
             Metric::Itl | Metric::Goodput | Metric::Attainment | Metric::Errors => None,
         }
     }

@@ -13,11 +13,13 @@
 //! ```
 
 mod access;
+pub mod check;
 mod embedded;
 mod endpoint;
 mod engine;
 mod error;
 mod live;
+mod lock;
 pub mod managed;
 mod models;
 mod prepare;
@@ -32,6 +34,7 @@ pub use embedded::Embedded;
 pub use endpoint::{Description, Endpoint, discover};
 pub use error::TargetError;
 pub use live::{Live, Requests};
+pub use lock::{EndpointLock, Holder, LockError};
 pub use prepare::{Prepared, prepare};
 pub use prompts::{Prompts, learn};
 

@@ -1,12 +1,14 @@
 //! From a plan to a target on which a load can be opened.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use crate::plan::{Api, EndpointPlan, Engine, Plan, TargetPlan};
 use crate::target::{Embedded, Live, TargetError, discover, learn};
-use crate::workload::Workload;
+use crate::verdict::Warning;
+use crate::workload::{RequestSpec, Workload};
 
 /// A target that answered and whose prompts can be made.
 pub struct Prepared {
@@ -14,7 +16,14 @@ pub struct Prepared {
     pub live: Live,
     /// The embedded engine, kept running, where it is the target.
     pub embedded: Option<Embedded>,
+    /// What the reader of the results should know of what is sent.
+    pub warnings: Vec<Warning>,
 }
+
+/// Prompts that are looked at for repeats.
+const LOOKED_AT: usize = 512;
+/// Share of repeats that is worth a word.
+const REPEATS: f64 = 0.01;
 
 /// Finds out all that must be known of the plan's target before any load is put on it; starts the
 /// embedded engine where that is the target. `interrupt` turns true when the operator asks to stop.
@@ -36,6 +45,7 @@ pub async fn prepare(plan: &Plan, interrupt: watch::Receiver<bool>) -> Result<Pr
     let prompts = learn(&endpoint, workload, plan.seed).await?;
     endpoint.description.notes.extend(prompts.notes);
     endpoint.description.tokens = Some(prompts.counting);
+    let warnings = repeats(Workload::new(workload, plan.seed, prompts.maker.clone())).into_iter().collect();
     let (workload, seed, maker) = (Arc::new(workload.clone()), plan.seed, prompts.maker);
     let requests = Box::new(move |first: u64| {
         let requests = Workload::new(&workload, seed, maker.clone()).starting_at(first);
@@ -45,11 +55,20 @@ pub async fn prepare(plan: &Plan, interrupt: watch::Receiver<bool>) -> Result<Pr
     let files = if embedded.is_some() { 2 } else { 1 };
     let live =
         Live::new(endpoint, plan.load.max, requests, interrupt).with(|options| options.files_each = files);
-    Ok(Prepared { live, embedded })
+    Ok(Prepared { live, embedded, warnings })
+}
+
+/// Whether the first prompts repeat: a prefix cache would answer those faster than real traffic.
+fn repeats(requests: impl Iterator<Item = RequestSpec>) -> Option<Warning> {
+    let prompts: Vec<String> = requests.take(LOOKED_AT).map(|request| request.prompt).collect();
+    let distinct: HashSet<&str> = prompts.iter().map(String::as_str).collect();
+    let repeated = prompts.len() - distinct.len();
+    (repeated as f64 > REPEATS * prompts.len() as f64)
+        .then_some(Warning::RepeatedPrompts { repeated: repeated as u32, of: prompts.len() as u32 })
 }
 
 /// The embedded engine as an endpoint.
-fn loopback(url: &str) -> EndpointPlan {
+pub(super) fn loopback(url: &str) -> EndpointPlan {
     EndpointPlan {
         url: url.to_owned(),
         api: Api::Chat,
@@ -61,5 +80,25 @@ fn loopback(url: &str) -> EndpointPlan {
         ca_file: None,
         timeout_seconds: 600.0,
         extra_body: Default::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_that_repeat_are_told_and_a_chance_repeat_is_not() {
+        let requests = |distinct: u64| {
+            (0..).map(move |id| RequestSpec {
+                id,
+                prompt: format!("prompt {}", id % distinct),
+                isl: 2,
+                osl: 4,
+            })
+        };
+        assert_eq!(repeats(requests(49)), Some(Warning::RepeatedPrompts { repeated: 463, of: 512 }));
+        assert_eq!(repeats(requests(510)), None);
+        assert_eq!(repeats(requests(u64::MAX)), None);
     }
 }

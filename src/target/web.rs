@@ -80,6 +80,15 @@ impl Web {
         Ok(self.page_of(response).await)
     }
 
+    /// The server's own time by its `Date` header, and this machine's when it came.
+    pub(super) async fn date(&self) -> Option<(String, jiff::Timestamp)> {
+        let url = format!("{}/v1/models", self.root);
+        let request = self.client.get(url).header(CONNECTION, "close").timeout(Duration::from_secs(5));
+        let response = request.send().await.ok()?;
+        let date = response.headers().get(http::header::DATE)?.to_str().ok()?.to_owned();
+        Some((date, jiff::Timestamp::now()))
+    }
+
     /// Sends a body to a call of the API.
     pub(super) async fn post(
         &self,

@@ -200,5 +200,5 @@ pub(super) fn too_late(slo: &Slo, figures: Option<&ArrivalFigures>) -> Option<Vo
         .filter(|limit| matches!(limit.metric, Metric::Ttft | Metric::E2e))
         .map(|limit| limit.threshold)
         .reduce(f64::min)?;
-    (lateness > LATE_SHARE * tightest).then_some(VoidReason::Client { lag: lateness })
+    (lateness > LATE_SHARE * tightest).then_some(VoidReason::LateSends { lateness, limit: tightest })
 }

@@ -189,7 +189,7 @@ fn a_late_client_voids_the_trial_and_its_lateness_counts_in_the_latency() {
         let outcome = run(session, Load::RequestRate(20.0), 30.0, "ttft p99 < 500ms");
         let lateness = outcome.arrivals.unwrap().lateness_p99;
         assert!((lateness - late).abs() < 1e-9, "{lateness}");
-        assert_eq!(matches!(outcome.verdict, Verdict::Void(VoidReason::Client { .. })), void);
+        assert_eq!(matches!(outcome.verdict, Verdict::Void(VoidReason::LateSends { .. })), void);
         assert!((outcome.summary.metrics["ttft"].min - SERVICE - late).abs() < 1e-9);
     }
 }

@@ -27,6 +27,11 @@ fn help_of_measure() {
 }
 
 #[test]
+fn help_of_check() {
+    insta::assert_snapshot!(help(&["check", "--help"]));
+}
+
+#[test]
 fn help_of_simulate() {
     insta::assert_snapshot!(help(&["simulate", "--help"]));
 }
@@ -53,7 +58,7 @@ fn help_of_watch() {
 
 #[test]
 fn each_commands_help_has_an_example() {
-    for command in ["search", "measure", "simulate", "recipes", "selftest", "report", "watch"] {
+    for command in ["search", "measure", "check", "simulate", "recipes", "selftest", "report", "watch"] {
         assert!(help(&[command, "--help"]).contains(&format!("  plimsoll {command}")), "{command}");
     }
 }

@@ -45,7 +45,7 @@ async fn each_user_keeps_one_connection() {
     load.advance(Wake { at: 60.0, ended: 200, first_tokens: u32::MAX }).await.unwrap();
     load.close().await;
     assert_eq!(server.connections.load(SeqCst), 4);
-    assert_eq!(load.health().connects.opened, 4);
+    assert_eq!(load.health().unwrap().connects.opened, 4);
 }
 
 #[tokio::test]

@@ -3,12 +3,14 @@
 
 mod bottleneck;
 mod cli_bad_input;
+mod cli_check;
 mod cli_help;
 mod cli_plan;
 mod cli_recipes;
 mod closed_loop;
 mod connections;
 mod failures;
+mod gates;
 mod layering;
 mod live_page;
 mod managed;

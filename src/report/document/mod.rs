@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::loadgen::Failure;
+use crate::controller::flags;
+use crate::loadgen::{ClientHealth, Failure};
 use crate::metrics::arrivals::ArrivalFigures;
 use crate::metrics::{Counts, Distribution};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
@@ -18,7 +19,7 @@ use crate::search::{
     Answer, Bottleneck, Boundary, Goodput, SearchOutcome, TrialKind, TrialOutcome, bottleneck,
 };
 use crate::units::{Interval, Load};
-use crate::verdict::Verdict;
+use crate::verdict::{Checks, Verdict};
 
 /// Version of the schema.
 pub const SUMMARY_VERSION: u32 = 1;
@@ -121,6 +122,12 @@ pub struct TrialFigures {
     pub little_concurrency: f64,
     /// Mean output tokens a chunk.
     pub tokens_per_chunk: f64,
+    /// What its requests show of the measurement itself.
+    #[serde(default)]
+    pub checks: Checks,
+    /// How fit the client was over the measured window; null where that is not known.
+    #[serde(default)]
+    pub client: Option<ClientHealth>,
     /// When the level began to move, seconds on the run's clock.
     pub began: f64,
     /// When the level had settled.
@@ -254,7 +261,9 @@ impl Document {
             plan_hash: contents.started.plan_hash.clone(),
             target: contents.target.clone(),
         };
-        Self::new(&contents.plan, &answer, contents.outcomes(), contents.cost, &contents.warnings, provenance)
+        let flags = flags(&contents.plan, contents.outcomes()).into_iter().map(|warning| warning.to_string());
+        let warnings: Vec<String> = contents.warnings.iter().cloned().chain(flags).collect();
+        Self::new(&contents.plan, &answer, contents.outcomes(), contents.cost, &warnings, provenance)
     }
 
     /// The document as JSON, indented, with a newline at its end.
@@ -382,6 +391,8 @@ impl TrialFigures {
             errors: summary.errors.clone(),
             little_concurrency: summary.little_concurrency,
             tokens_per_chunk: summary.tokens_per_chunk,
+            checks: outcome.checks.clone(),
+            client: outcome.client,
             began: outcome.began,
             settled: outcome.settled,
             ended: outcome.ended,

@@ -3,6 +3,7 @@
 //! Rendering is pure: a screen is a text made from the document, the plan and a [`Style`].
 
 mod arrivals;
+mod check;
 mod curve;
 mod screen;
 pub(super) mod style;
@@ -10,6 +11,7 @@ mod table;
 mod trial;
 
 pub use arrivals::rate_at_answer;
+pub use check::check;
 pub use screen::{Screen, search};
 pub(crate) use screen::{facts, remarks};
 pub use style::Style;

@@ -184,7 +184,9 @@ pub fn bottleneck<'a>(
 /// A client that was too slow explains everything else that was seen.
 fn client(outcomes: &[&TrialOutcome]) -> Option<Found> {
     let lags = outcomes.iter().filter_map(|outcome| match outcome.verdict {
-        Verdict::Void(VoidReason::Client { lag }) => Some((outcome.spec.load, lag)),
+        Verdict::Void(VoidReason::Client { lag, .. } | VoidReason::LateSends { lateness: lag, .. }) => {
+            Some((outcome.spec.load, lag))
+        }
         _ => None,
     });
     let (load, lag) = lags.max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -192,7 +194,7 @@ fn client(outcomes: &[&TrialOutcome]) -> Option<Found> {
     let (void, valid) =
         outcomes.iter().filter(|outcome| outcome.spec.load >= load).fold((0, 0), |(void, valid), outcome| {
             match outcome.verdict {
-                Verdict::Void(VoidReason::Client { .. }) => (void + 1, valid),
+                Verdict::Void(VoidReason::Client { .. } | VoidReason::LateSends { .. }) => (void + 1, valid),
                 Verdict::Void(_) => (void, valid),
                 _ => (void, valid + 1),
             }

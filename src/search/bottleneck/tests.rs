@@ -6,7 +6,7 @@ use crate::metrics::{Counts, Summary};
 use crate::observed::{GaugeFigures, ServerFigures, Spent};
 use crate::search::{Settle, StopRule, TrialSpec};
 use crate::units::Load;
-use crate::verdict::Reading;
+use crate::verdict::{Checks, Reading};
 
 fn slo() -> Slo {
     Slo::parse([TTFT, ITL]).unwrap()
@@ -53,6 +53,8 @@ fn trial(id: u32, load: u32, ttft: f64, token: f64, rate: f64) -> TrialOutcome {
         host: None,
         gpu: None,
         arrivals: None,
+        checks: Checks::default(),
+        client: None,
     }
 }
 
@@ -165,7 +167,8 @@ fn a_longer_step_is_decode_and_prompts_that_fill_the_time_are_prefill() {
 #[test]
 fn a_client_that_was_too_slow_explains_everything_else() {
     let mut trials = capped();
-    trials[2].verdict = Verdict::Void(VoidReason::Client { lag: 0.2 });
+    trials[2].verdict =
+        Verdict::Void(VoidReason::Client { lag: 0.2, limit: None, pressure: 1.0, waiting: 0.0 });
     let found = named(&answer(4, TTFT), Engine::Vllm, &trials);
     assert_eq!(found.kind, BottleneckKind::Client);
     trials.push(trial(4, 6, 0.8, 0.012, 2.5));
