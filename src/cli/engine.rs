@@ -219,7 +219,8 @@ fn exit_of(contents: &Contents) -> ExitCode {
     contents.ended.as_ref().map_or(ExitCode::Interrupted, |ended| code_of(ended.answer.outcome))
 }
 
-fn code_of(outcome: SearchOutcome) -> ExitCode {
+/// The exit code that goes with how a search ended.
+pub fn code_of(outcome: SearchOutcome) -> ExitCode {
     match outcome {
         SearchOutcome::Found => ExitCode::Answered,
         SearchOutcome::MissedAtLowest => ExitCode::MissedAtLowest,

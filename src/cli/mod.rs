@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand. Its types stay here; the library sees plans.
 
+mod analyze;
 mod complaint;
 mod engine;
 mod exit;
@@ -44,6 +45,7 @@ enum Command {
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
+    Analyze(analyze::Analyze),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -79,6 +81,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Analyze(analyze) => analyze.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }

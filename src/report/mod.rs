@@ -3,6 +3,7 @@
 //! [`Document`] is the whole answer as data (`summary.json`); the terminal's screen, the plots and
 //! the table are drawn from it and from the plan, so that an old run can be drawn anew.
 
+pub mod analysis;
 pub mod csv;
 pub mod document;
 mod files;

@@ -9,6 +9,7 @@ pub mod answer;
 pub mod bisect;
 mod evidence;
 pub mod grid;
+pub mod judge;
 #[cfg(test)]
 mod tests;
 pub mod trial;
@@ -17,6 +18,7 @@ pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
 pub use bisect::Bisect;
 pub use grid::Grid;
+pub use judge::{Judged, Place, judge};
 pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 
 use crate::plan::{Plan, StrategyPlan};

@@ -22,8 +22,8 @@ const GAP: u32 = 14;
 
 pub(super) const INK: RGBColor = RGBColor(34, 38, 43);
 pub(super) const SOFT: RGBColor = RGBColor(106, 113, 121);
-const GRID: RGBColor = RGBColor(228, 231, 234);
-const AXIS: RGBColor = RGBColor(150, 156, 163);
+pub(super) const GRID: RGBColor = RGBColor(228, 231, 234);
+pub(super) const AXIS: RGBColor = RGBColor(150, 156, 163);
 pub(super) const FIGURE: RGBColor = RGBColor(0, 102, 170);
 pub(super) const GOOD: RGBColor = RGBColor(0, 138, 96);
 pub(super) const THROUGHPUT: RGBColor = RGBColor(130, 138, 146);
@@ -45,11 +45,11 @@ pub(super) fn height(panels: u32) -> u32 {
 pub(super) fn draw<B: DrawingBackend>(backend: B, chart: &Chart, scale: u32) -> Result<(), PlotError> {
     register_fonts()?;
     let root = backend.into_drawing_area();
-    let pen = Pen { scale: f64::from(scale) };
+    let pen = Pen::new(scale);
     picture(&root, chart, pen).map_err(|error| PlotError(error.to_string()))
 }
 
-fn register_fonts() -> Result<(), PlotError> {
+pub(super) fn register_fonts() -> Result<(), PlotError> {
     static DONE: OnceLock<bool> = OnceLock::new();
     let regular = include_bytes!("../../../assets/DejaVuSans-subset.ttf");
     let bold = include_bytes!("../../../assets/DejaVuSans-Bold-subset.ttf");
@@ -67,6 +67,10 @@ pub(super) struct Pen {
 }
 
 impl Pen {
+    pub(super) fn new(scale: u32) -> Self {
+        Self { scale: f64::from(scale) }
+    }
+
     pub(super) fn px(self, points: impl Into<f64>) -> i32 {
         (points.into() * self.scale).round() as i32
     }
