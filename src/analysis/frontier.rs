@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Material;
+use super::{Material, Trial};
 use crate::search::{Judged, Place, SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Op, Slo, Stat};
+use crate::stats::isotonic::{Isotonic, Point};
 use crate::stats::quantile::quantile;
 use crate::units::Interval;
 
@@ -91,12 +92,11 @@ pub fn frontiers(
     let pace = objective(slo, &[Metric::Itl, Metric::Tpot]);
     let first = first.or_else(|| span(material, &ttft))?;
     let between = between.or_else(|| span(material, &pace));
-    let one = |objective: Objective, limits: Limits| Frontier {
-        of: format!("{} {}", objective.metric.name(), objective.stat),
-        points: steps(limits, POINTS)
-            .into_iter()
-            .map(|limit| (limit, capacity(material, &[Objective { threshold: limit, ..objective }])))
-            .collect(),
+    let one = |objective: Objective, limits: Limits| {
+        let steps = steps(limits, POINTS).into_iter();
+        let judged = |limit| (limit, capacity(material, &[Objective { threshold: limit, ..objective }]));
+        let points = not_falling(steps.map(judged).collect());
+        Frontier { of: format!("{} {}", objective.metric.name(), objective.stat), points }
     };
     let map = between.map(|between| {
         let (rows, columns) = (steps(first, SIDE), steps(between, SIDE));
@@ -113,6 +113,31 @@ pub fn frontiers(
         between_tokens: between.map(|limits| one(pace, limits)),
         map,
     })
+}
+
+/// A looser limit is met by no fewer: loads that contradict each other are drawn together (isotonic
+/// regression), those that were measured with four times the weight of the others.
+fn not_falling(mut points: Vec<(f64, Capacity)>) -> Vec<(f64, Capacity)> {
+    let answered = |capacity: &Capacity| capacity.interval.is_some();
+    let known: Vec<Point> = points
+        .iter()
+        .filter(|(_, capacity)| answered(capacity))
+        .map(|(limit, capacity)| Point {
+            x: *limit,
+            y: f64::from(capacity.load),
+            weight: if capacity.place == Place::Within { 4.0 } else { 1.0 },
+        })
+        .collect();
+    let fit = Isotonic::fit(&known);
+    for (limit, capacity) in points.iter_mut().filter(|(_, capacity)| answered(capacity)) {
+        let Some(at) = fit.x.iter().position(|x| x == limit) else { continue };
+        capacity.load = fit.y[at].round() as u32;
+        if let Some(interval) = &mut capacity.interval {
+            interval.low = interval.low.min(f64::from(capacity.load));
+            interval.high = interval.high.map(|high| high.max(f64::from(capacity.load)));
+        }
+    }
+    points
 }
 
 fn capacity(material: &Material, objectives: &[Objective]) -> Capacity {
@@ -148,8 +173,8 @@ fn span(material: &Material, objective: &Objective) -> Option<Limits> {
         Stat::Percentile(p) => p / 100.0,
         _ => 0.5,
     };
-    let figures = material.trials.iter().filter(|trial| trial.spec.kind != TrialKind::Warmup);
-    let figures = figures.filter_map(|trial| {
+    let trials = || material.trials.iter().filter(|trial| trial.spec.kind != TrialKind::Warmup);
+    let figure = |trial: &Trial| {
         let mut samples = Vec::new();
         for record in trial.measured().iter().filter(|record| record.is_completed()) {
             match objective.metric {
@@ -158,13 +183,14 @@ fn span(material: &Material, objective: &Objective) -> Option<Limits> {
             }
         }
         samples.sort_unstable_by(f64::total_cmp);
-        (samples.len() >= 10).then(|| quantile(&samples, p))
-    });
-    let figures: Vec<f64> = figures.filter(|figure| *figure > 0.0).collect();
-    let low = figures.iter().copied().reduce(f64::min)?;
-    let high = figures.iter().copied().reduce(f64::max)?;
+        (samples.len() >= 10).then(|| quantile(&samples, p)).filter(|figure| *figure > 0.0)
+    };
+    let low = trials().filter_map(figure).reduce(f64::min)?;
+    // Trials that only steered ended in whatever state they were in.
+    let fixed = trials().filter(|trial| trial.spec.kind != TrialKind::Navigate).filter_map(figure);
+    let high = fixed.reduce(f64::max).or_else(|| trials().filter_map(figure).reduce(f64::max))?;
     // From just above the best that was seen to where the worst still passes.
-    Some(Limits { from: round(low * 1.05), to: round((high * 1.05).max(low * 1.5)) })
+    Some(Limits { from: round(low * 1.05), to: round((high * 1.2).max(low * 1.5)) })
 }
 
 /// Limits evenly apart on the log scale, each a number that people write.

@@ -141,7 +141,8 @@ pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Answered)
 }
 
-async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found, Contents)> {
+/// Runs a plan in a folder of its own, without a report.
+pub async fn measure_all(plan: &Plan, settings: &Settings) -> anyhow::Result<(Found, Contents)> {
     // Made before anything is sent: a folder that cannot be written to costs no load.
     let mut folder = RunFolder::create(Some(&settings.out), &plan.name, plan)?;
     let path = folder.path().to_owned();

@@ -126,6 +126,11 @@ struct OutputFlags {
 }
 
 impl CommonFlags {
+    /// Whether a server is named: by a flag or by a recipe.
+    pub fn names_target(&self) -> bool {
+        self.target.url.is_some() || self.target.simulated.is_some() || self.recipe.is_some()
+    }
+
     /// The plan that the recipe, these flags and `further` ones of the command make, and where its
     /// results go.
     pub fn resolve(self, purpose: Purpose, further: Recipe) -> anyhow::Result<(Plan, Settings)> {

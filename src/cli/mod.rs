@@ -1,10 +1,12 @@
 //! The command line: one file a subcommand. Its types stay here; the library sees plans.
 
 mod analyze;
+mod compare;
 mod complaint;
 mod engine;
 mod exit;
 mod flags;
+mod gate;
 mod measure;
 mod output;
 mod recipes;
@@ -46,6 +48,8 @@ enum Command {
     Resume(stored::Resume),
     Replay(stored::Replay),
     Analyze(analyze::Analyze),
+    Compare(compare::Compare),
+    Gate(Box<gate::Gate>),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -59,7 +63,7 @@ Exit codes:
   4    the SLO is met at the highest load allowed: the answer is a lower bound
   5    no valid measurement could be made
   6    the server cannot be reached
-  7    the self-test broke a bound
+  7    a gate failed: capacity was lost, or the self-test broke a bound
   130  interrupted";
 
 /// Runs the program and gives its exit code.
@@ -82,6 +86,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),
         Command::Analyze(analyze) => analyze.run(),
+        Command::Compare(compare) => compare.run(),
+        Command::Gate(gate) => gate.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }

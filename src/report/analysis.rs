@@ -76,12 +76,12 @@ impl AnalysisDocument {
             label.push_str("\n(the interval is between what plainly met and what plainly missed)");
         }
         let mut out = text.replacen("\n\n", &format!("\n{label}\n\n"), 1);
-        out.push_str(&self.tables(style));
+        out.push_str(&self.tables());
         out
     }
 
     /// The tables that were asked for.
-    pub fn tables(&self, style: Style) -> String {
+    pub fn tables(&self) -> String {
         let mut out = String::new();
         let mut add = |block: String| {
             out.push('\n');
@@ -105,7 +105,6 @@ impl AnalysisDocument {
         if !self.analysis.throughputs.is_empty() {
             add(throughputs(&self.analysis.throughputs));
         }
-        let _ = style;
         out
     }
 }
@@ -297,7 +296,7 @@ pub fn csv(frontiers: &Frontiers) -> String {
     for (limit, capacity) in frontiers.between_tokens.iter().flat_map(|frontier| &frontier.points) {
         row(None, Some(*limit), capacity);
     }
-    for map in &frontiers.map {
+    if let Some(map) = &frontiers.map {
         for (first, cells) in map.rows.iter().zip(&map.cells) {
             for (between, capacity) in map.columns.iter().zip(cells) {
                 row(Some(*first), Some(*between), capacity);

@@ -4,9 +4,11 @@
 //! the table are drawn from it and from the plan, so that an old run can be drawn anew.
 
 pub mod analysis;
+pub mod comparison;
 pub mod csv;
 pub mod document;
 mod files;
+pub mod gate;
 pub mod plot;
 pub mod progress;
 mod series;

@@ -169,7 +169,8 @@ fn edge(valid: &[&TrialOutcome], range: LoadRange, outcome: Option<SearchOutcome
     }
 }
 
-/// The largest load that plainly met, and the smallest above it that plainly missed.
+/// The largest load that plainly met, and the smallest above it that plainly missed; where none did, of
+/// those that met or missed at all.
 #[derive(Clone, Copy, Debug)]
 struct Sides {
     met: Option<u32>,
@@ -189,12 +190,15 @@ impl Sides {
             }
         };
         let met = valid.iter().filter(|o| plain(o, false)).map(|o| users(o)).max();
-        let missed = valid
-            .iter()
-            .filter(|o| plain(o, true))
-            .map(|o| users(o))
-            .filter(|&load| met.is_none_or(|met| load > met))
-            .min();
+        let above = |load: &u32| met.is_none_or(|met| *load > met);
+        let missed = valid.iter().filter(|o| plain(o, true)).map(|o| users(o)).filter(above).min();
+        // Where nothing is plain, a trial of a fixed size says at least on which side it is.
+        let fixed = |verdict: Verdict| {
+            let judged = valid.iter().filter(move |o| o.spec.kind != TrialKind::Navigate && o.verdict == verdict);
+            judged.map(|o| users(o)).filter(above)
+        };
+        let missed = missed.or_else(|| fixed(Verdict::Missed).min());
+        let met = if missed.is_none() { fixed(Verdict::Met).max().or(met) } else { met };
         Self { met, missed }
     }
 }

@@ -8,6 +8,7 @@ pub mod adaptive;
 pub mod answer;
 pub mod bisect;
 mod evidence;
+pub mod gate;
 pub mod grid;
 pub mod judge;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub mod trial;
 pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
 pub use bisect::Bisect;
+pub use gate::{Gate, GateDecision, GateTest};
 pub use grid::Grid;
 pub use judge::{Judged, Place, judge};
 pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
@@ -51,6 +53,9 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
             Box::new(Adaptive::new(slo, settings))
         }
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
+        StrategyPlan::Gate { test } => {
+            Box::new(Gate::new(slo, plan.load, *test, plan.budget, plan.seed))
+        }
         StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
     }
 }
