@@ -15,6 +15,7 @@
 //! ```
 
 pub mod compare;
+pub mod foreign;
 pub mod frontier;
 pub mod knee;
 mod material;

@@ -1,19 +1,25 @@
 //! `plimsoll analyze`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 use plimsoll::analysis::frontier::{Capacity, Limits, frontiers};
+use plimsoll::analysis::foreign::{self, Foreign};
 use plimsoll::analysis::{Anew, Material, knee};
-use plimsoll::plan::Plan;
+use plimsoll::plan::{
+    Api, Budget, EndpointPlan, Lengths, PLAN_VERSION, Plan, StrategyPlan, TargetPlan, TokenizerPlan, TrialPlan,
+    WorkloadPlan,
+};
 use plimsoll::report::analysis::{Analysis, AnalysisDocument, Tier, csv};
 use plimsoll::report::plot::frontier as picture;
 use plimsoll::report::terminal::{Screen, Style};
 use plimsoll::report::{Document, Provenance};
-use plimsoll::run::{Contents, write_file};
+use plimsoll::run::{Contents, Cost, PLAN_FILE, write_file};
 use plimsoll::search::{Judged, SearchOutcome};
 use plimsoll::slo::Slo;
+use plimsoll::units::Interval;
 
 use super::complaint::Complaint;
 use super::engine::code_of;
@@ -23,13 +29,15 @@ use super::output::print;
 /// Ask a finished run another question, without any load.
 ///
 /// Every stored request is judged anew: under another SLO, for tiers of service, over a range of
-/// limits. The answer says whether it lies within the loads that were measured.
+/// limits. The answer says whether it lies within the loads that were measured. Result files of
+/// AIPerf, guidellm and vllm bench are read too.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Analyze {
-    /// Folder of the run.
-    #[arg(value_name = "RUN")]
-    source: PathBuf,
+    /// Folder of the run, or result files of AIPerf (profile_export.jsonl, search_history.json),
+    /// guidellm or vllm bench, which may be several.
+    #[arg(value_name = "RUN|FILE", required = true)]
+    source: Vec<PathBuf>,
 
     /// An objective in place of those of the run; may be given several times, all must hold.
     #[arg(long, value_name = "OBJECTIVE")]
@@ -70,6 +78,7 @@ const EXAMPLES: &str = "\
 Examples:
   plimsoll analyze runs/latest --slo 'ttft p99 < 1s'
   plimsoll analyze runs/latest --frontier --ttft 200ms..2s
+  plimsoll analyze results/search_history.json --slo 'ttft p95 < 200ms'
   plimsoll analyze runs/latest --tier gold='ttft p95 < 300ms' --tier batch='e2e p95 < 60s' --knee";
 
 /// `name=objectives`.
@@ -134,9 +143,11 @@ struct Case {
     material: Material,
     plan: Plan,
     searched_slo: Vec<String>,
-    cost: plimsoll::run::Cost,
+    cost: Cost,
     warnings: Vec<String>,
     provenance: Provenance,
+    /// The tool that measured, where it was another, and the load that it named.
+    tool: Option<(&'static str, Option<u32>)>,
 }
 
 impl Analyze {
@@ -162,6 +173,7 @@ impl Analyze {
         );
         let analysis = Analysis {
             source: case.source.clone(),
+            beside: case.tool.map(|(tool, claimed)| beside(tool, claimed, &case.material, &judged)),
             searched_slo: case.searched_slo.clone(),
             place: judged.place,
             tiers: self.tier.iter().map(|tier| tier.of(&case.material)).collect(),
@@ -184,7 +196,12 @@ impl Analyze {
     }
 
     fn case(&self) -> anyhow::Result<Case> {
-        let contents = Contents::read(&self.source)?;
+        let source = self.source.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        let [path] = self.source.as_slice() else { return Ok(foreign_case(source, foreign::read(&self.source)?)) };
+        if path.exists() && !path.join(PLAN_FILE).exists() && (path.is_file() || path.join(HISTORY).exists()) {
+            return Ok(foreign_case(source, foreign::read(&self.source)?));
+        }
+        let contents = Contents::read(path)?;
         let material = Material::of_run(&contents)?;
         let mut warnings = contents.warnings.clone();
         let lost = contents.trials_without_records().count();
@@ -192,13 +209,14 @@ impl Analyze {
             warnings.push(format!("the records of {lost} trials are lost; the others are judged"));
         }
         Ok(Case {
-            source: self.source.display().to_string(),
+            source,
             material,
             searched_slo: contents.plan.slo.clone().into(),
             cost: contents.cost,
             warnings,
             provenance: Document::of_run(&contents).provenance,
             plan: contents.plan,
+            tool: None,
         })
     }
 
@@ -210,7 +228,12 @@ impl Analyze {
             }
             return Ok(());
         };
-        let folder = if self.source.is_dir() { self.source.clone() } else { PathBuf::from(".") };
+        // Beside what was read: in the run's folder, or in that of the result file.
+        let folder = match self.source.first() {
+            Some(path) if path.is_dir() => path.clone(),
+            Some(path) => path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(".".into(), PathBuf::from),
+            None => PathBuf::from("."),
+        };
         write_file(&folder, "frontier.csv", csv(frontier).as_bytes())?;
         write_file(&folder, "frontier.svg", picture::svg(frontier)?.as_bytes())?;
         let path = write_file(&folder, "frontier.png", &picture::png(frontier)?)?;
@@ -234,5 +257,72 @@ impl TierFlag {
                 .clone()
                 .filter(|_| answer.outcome != SearchOutcome::MetAtHighest),
         }
+    }
+}
+
+/// Name of the file that makes a folder one of AIPerf's searches.
+const HISTORY: &str = "search_history.json";
+
+/// The case of another tool's files. What they do not tell is as a plan has it by default.
+fn foreign_case(source: String, read: Foreign) -> Case {
+    let material = read.material;
+    let requests: usize = material.trials.iter().map(|trial| trial.records.len()).sum();
+    let seconds: f64 = material.trials.iter().map(|trial| trial.window.2 - trial.window.0).sum();
+    let lengths: Vec<u32> =
+        material.trials.iter().flat_map(|trial| &trial.records).map(|record| record.isl).collect();
+    let tokens = lengths.iter().copied().max().unwrap_or(1).max(1);
+    let plan = Plan {
+        plan_version: PLAN_VERSION,
+        name: read.tool.to_owned(),
+        seed: 0,
+        slo: Slo::parse(read.slo.iter().map(String::as_str)).unwrap_or_else(|_| Slo::none()),
+        target: TargetPlan::Endpoint(EndpointPlan {
+            url: read.url.unwrap_or_else(|| "http://SERVER".to_owned()),
+            api: Api::Chat,
+            model: read.model,
+            streaming: true,
+            engine: None,
+            api_key_env: None,
+            headers: BTreeMap::new(),
+            ca_file: None,
+            timeout_seconds: 600.0,
+            extra_body: BTreeMap::new(),
+        }),
+        load: material.range,
+        strategy: StrategyPlan::Grid { levels: material.fixed_loads() },
+        workload: WorkloadPlan {
+            isl: Lengths::Fixed { tokens },
+            osl: Lengths::Fixed { tokens },
+            tokenizer: TokenizerPlan::Auto,
+        },
+        trial: TrialPlan { requests: 1, min_seconds: 0.0, max_seconds: seconds.max(1.0) },
+        budget: Budget::default(),
+    };
+    Case {
+        source,
+        material,
+        plan,
+        searched_slo: read.slo,
+        cost: Cost { seconds, requests: requests as u64, client_cpu_seconds: 0.0 },
+        warnings: read.warnings,
+        provenance: Provenance { recipe: read.tool.to_owned(), ..Provenance::default() },
+        tool: Some((read.tool, read.claimed)),
+    }
+}
+
+/// What the other tool said beside what its own requests say.
+fn beside(tool: &str, claimed: Option<u32>, material: &Material, judged: &Judged) -> String {
+    let requests: usize = material.trials.iter().map(|trial| trial.records.len()).sum();
+    let loads = material.fixed_loads().len();
+    let whose = claimed.map_or(format!("{tool} names no load"), |load| format!("{tool} says {load}"));
+    let of = format!("its {requests} requests at {loads} load{}", if loads == 1 { "" } else { "s" });
+    match judged.answer.interval {
+        Some(Interval { low, high: Some(high), .. }) => {
+            let wide = high - low > 0.3 * high;
+            let verdict = if wide { ": they cannot tell more closely" } else { "" };
+            format!("{whose}; {of} say {low:.0}-{high:.0} at 95 %{verdict}")
+        }
+        Some(Interval { low, .. }) => format!("{whose}; {of} say {low:.0} or more"),
+        None => format!("{whose}; {of} do not tell"),
     }
 }

@@ -26,6 +26,9 @@ pub struct AnalysisDocument {
 pub struct Analysis {
     /// The run folder or file that was read.
     pub source: String,
+    /// What another tool said beside what its requests say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
     /// The SLO that its load was searched for, where it is known.
     pub searched_slo: Vec<String>,
     /// Whether the answer lies within the measured loads.
@@ -74,6 +77,10 @@ impl AnalysisDocument {
         let mut label = place_words(self.analysis.place);
         if self.document.answer.interval.is_some() && self.analysis.place != Place::Within {
             label.push_str("\n(the interval is between what plainly met and what plainly missed)");
+        }
+        if let Some(beside) = &self.analysis.beside {
+            label.push('\n');
+            label.push_str(beside);
         }
         let mut out = text.replacen("\n\n", &format!("\n{label}\n\n"), 1);
         out.push_str(&self.tables());

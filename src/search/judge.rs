@@ -151,7 +151,10 @@ fn is_measured(valid: &[&TrialOutcome], estimate: u32) -> bool {
     };
     // A load at the boundary itself may fall either way.
     let slack = estimate / 20 + 1;
-    fixed().any(|o| o.verdict == Verdict::Met && users(o) <= estimate + slack && near(users(o)))
+    // Too few samples for a verdict that keep the limit are on this side of it, for what they are
+    // worth: the posterior knows how little that is.
+    let met = |o: &TrialOutcome| matches!(o.verdict, Verdict::Met | Verdict::Undecided);
+    fixed().any(|o| met(o) && users(o) <= estimate + slack && near(users(o)))
         && fixed().any(|o| o.verdict == Verdict::Missed && users(o) + slack > estimate && near(users(o)))
 }
 
