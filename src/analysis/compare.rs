@@ -229,8 +229,10 @@ fn figure(trial: &Trial, metric: Metric, p: f64) -> Option<f64> {
 
 fn rate(trial: &Trial, slo: &Slo, good: bool) -> Option<f64> {
     let seconds = trial.window.2 - trial.window.1;
-    let counted =
-        trial.measured().iter().filter(|record| if good { slo.is_good(record) } else { record.is_completed() });
+    let counted = trial
+        .measured()
+        .iter()
+        .filter(|record| if good { slo.is_good(record) } else { record.is_completed() });
     (seconds > 0.0).then(|| counted.count() as f64 / seconds)
 }
 

@@ -101,8 +101,7 @@ pub fn frontiers(
     let map = between.map(|between| {
         let (rows, columns) = (steps(first, SIDE), steps(between, SIDE));
         let cell = |&row: &f64, &column: &f64| {
-            let both =
-                [Objective { threshold: row, ..ttft }, Objective { threshold: column, ..pace }];
+            let both = [Objective { threshold: row, ..ttft }, Objective { threshold: column, ..pace }];
             capacity(material, &both)
         };
         let cells = rows.iter().map(|row| columns.iter().map(|c| cell(row, c)).collect()).collect();
@@ -199,7 +198,13 @@ fn steps(limits: Limits, count: usize) -> Vec<f64> {
     let mut steps: Vec<f64> = (0..count)
         .map(|k| {
             let exact = limits.from * ratio.powf(k as f64 / (count - 1) as f64);
-            if k == 0 { limits.from } else if k == count - 1 { limits.to } else { round(exact) }
+            if k == 0 {
+                limits.from
+            } else if k == count - 1 {
+                limits.to
+            } else {
+                round(exact)
+            }
         })
         .collect();
     steps.dedup_by(|a, b| (*a - *b).abs() < 1e-9);

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use plimsoll::analysis::frontier::{Capacity, Limits, frontiers};
 use plimsoll::analysis::foreign::{self, Foreign};
+use plimsoll::analysis::frontier::{Capacity, Limits, frontiers};
 use plimsoll::analysis::{Anew, Material, knee};
 use plimsoll::plan::{
-    Api, Budget, EndpointPlan, Lengths, PLAN_VERSION, Plan, StrategyPlan, TargetPlan, TokenizerPlan, TrialPlan,
-    WorkloadPlan,
+    Api, Budget, EndpointPlan, Lengths, PLAN_VERSION, Plan, StrategyPlan, TargetPlan, TokenizerPlan,
+    TrialPlan, WorkloadPlan,
 };
 use plimsoll::report::analysis::{Analysis, AnalysisDocument, Tier, csv};
 use plimsoll::report::plot::frontier as picture;
@@ -159,7 +159,9 @@ impl Analyze {
         }
         if case.plan.slo.objectives.is_empty() {
             let text = format!("`{}` names no SLO", case.source);
-            return Err(Complaint::new(ExitCode::Usage, text).hint("give one: `--slo 'ttft p95 < 500ms'`").into());
+            return Err(Complaint::new(ExitCode::Usage, text)
+                .hint("give one: `--slo 'ttft p95 < 500ms'`")
+                .into());
         }
         let slo = case.plan.slo.clone();
         let Anew { outcomes, judged } = case.material.judged(&slo);
@@ -177,10 +179,13 @@ impl Analyze {
             searched_slo: case.searched_slo.clone(),
             place: judged.place,
             tiers: self.tier.iter().map(|tier| tier.of(&case.material)).collect(),
-            frontier: self.frontier.then(|| {
-                let span = |span: Option<Span>| span.map(|Span(limits)| limits);
-                frontiers(&case.material, &slo, span(self.ttft), span(self.itl))
-            }).flatten(),
+            frontier: self
+                .frontier
+                .then(|| {
+                    let span = |span: Option<Span>| span.map(|Span(limits)| limits);
+                    frontiers(&case.material, &slo, span(self.ttft), span(self.itl))
+                })
+                .flatten(),
             knees: self.knee.map_or(Vec::new(), |Degradation(by)| knee::knees(&case.material, &slo, by)),
             throughputs: if self.pareto { knee::throughputs(&case.material) } else { Vec::new() },
         };
@@ -197,8 +202,11 @@ impl Analyze {
 
     fn case(&self) -> anyhow::Result<Case> {
         let source = self.source.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-        let [path] = self.source.as_slice() else { return Ok(foreign_case(source, foreign::read(&self.source)?)) };
-        if path.exists() && !path.join(PLAN_FILE).exists() && (path.is_file() || path.join(HISTORY).exists()) {
+        let [path] = self.source.as_slice() else {
+            return Ok(foreign_case(source, foreign::read(&self.source)?));
+        };
+        if path.exists() && !path.join(PLAN_FILE).exists() && (path.is_file() || path.join(HISTORY).exists())
+        {
             return Ok(foreign_case(source, foreign::read(&self.source)?));
         }
         let contents = Contents::read(path)?;
@@ -231,7 +239,10 @@ impl Analyze {
         // Beside what was read: in the run's folder, or in that of the result file.
         let folder = match self.source.first() {
             Some(path) if path.is_dir() => path.clone(),
-            Some(path) => path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(".".into(), PathBuf::from),
+            Some(path) => path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .map_or(".".into(), PathBuf::from),
             None => PathBuf::from("."),
         };
         write_file(&folder, "frontier.csv", csv(frontier).as_bytes())?;

@@ -68,12 +68,16 @@ impl Gate {
         let contents = Contents::read(&self.baseline)?;
         let test = self.test(&contents)?;
         let given = self.common.names_target();
-        let (flags, settings) =
-            self.common.resolve(Purpose::Search, Recipe { slo: Some(contents.plan.slo.clone()), ..Recipe::default() })?;
+        let (flags, settings) = self
+            .common
+            .resolve(Purpose::Search, Recipe { slo: Some(contents.plan.slo.clone()), ..Recipe::default() })?;
         let left_out = contents.secrets_left_out();
         if !given && !left_out.is_empty() {
-            let text = format!("the baseline's plan names values that were not kept: {}", left_out.join(", "));
-            return Err(Complaint::new(ExitCode::Usage, text).hint("name the server anew with `--url` and its flags").into());
+            let text =
+                format!("the baseline's plan names values that were not kept: {}", left_out.join(", "));
+            return Err(Complaint::new(ExitCode::Usage, text)
+                .hint("name the server anew with `--url` and its flags")
+                .into());
         }
         let Duration(seconds) = self.budget;
         let target = if given { flags.target } else { contents.plan.target.clone() };
@@ -87,12 +91,15 @@ impl Gate {
         let (found, run) = block_on(engine::measure_all(&plan, &settings))?;
         write_files(&run.path, &Document::of_run(&run), &plan)?;
         if let Some(why) = found.cut_short {
-            return Err(Complaint::new(ExitCode::Interrupted, format!("the gate was cut short: {why}")).into());
+            return Err(
+                Complaint::new(ExitCode::Interrupted, format!("the gate was cut short: {why}")).into()
+            );
         }
         let document = document(&plan, test, &self.baseline, &run);
         if let Some(path) = &self.junit {
-            std::fs::write(path, document.junit())
-                .map_err(|error| Complaint::new(ExitCode::Usage, format!("cannot write `{}`: {error}", path.display())))?;
+            std::fs::write(path, document.junit()).map_err(|error| {
+                Complaint::new(ExitCode::Usage, format!("cannot write `{}`: {error}", path.display()))
+            })?;
         }
         if self.github {
             print(&document.github())?;

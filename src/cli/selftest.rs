@@ -100,7 +100,8 @@ impl SelfTest {
     /// Gates against the same server and against one that takes 10 % longer for every step.
     fn gates(&self) -> anyhow::Result<ExitCode> {
         let options = self.options();
-        let names = if self.scenario.is_empty() { vec!["decode-quiet".to_owned()] } else { self.scenario.clone() };
+        let names =
+            if self.scenario.is_empty() { vec!["decode-quiet".to_owned()] } else { self.scenario.clone() };
         let mut tallies = Vec::new();
         for name in &names {
             let scenario = scenario(name)?;
@@ -122,8 +123,10 @@ impl SelfTest {
             output::print(&(serde_json::to_string_pretty(&tallies)? + "\n"))?;
             return Ok(ExitCode::Answered);
         }
-        let mut text =
-            format!("{:<16}{:>7}{:>7}{:>8}{:>8}{:>11}{:>9}{:>8}{:>9}\n", "scenario", "slower", "pairs", "passed", "failed", "undecided", "change", "trials", "seconds");
+        let mut text = format!(
+            "{:<16}{:>7}{:>7}{:>8}{:>8}{:>11}{:>9}{:>8}{:>9}\n",
+            "scenario", "slower", "pairs", "passed", "failed", "undecided", "change", "trials", "seconds"
+        );
         for tally in &tallies {
             text.push_str(&format!(
                 "{:<16}{:>7.2}{:>7}{:>8}{:>8}{:>11}{:>8.1}%{:>8.1}{:>9.0}\n",

@@ -195,7 +195,10 @@ fn tiers(tiers: &[Tier]) -> String {
             ]
         })
         .collect();
-    table(&["tier", "concurrency", "95 % CI", "safe", "goodput", "measured there", "binding objective"], &rows)
+    table(
+        &["tier", "concurrency", "95 % CI", "safe", "goodput", "measured there", "binding objective"],
+        &rows,
+    )
 }
 
 fn one_dimension(frontier: &Frontier) -> String {

@@ -18,7 +18,12 @@ pub fn screen(comparison: &Comparison, names: (&str, &str), style: Style) -> Str
     if let Some(goodput) = &comparison.goodput {
         rows.push(row("goodput there", goodput, &|value| format!("{}/s", significant(value))));
     }
-    out.push_str(&format!("  A  {}\n  B  {}\n  judged by {}\n\n", names.0, names.1, comparison.slo.join(", ")));
+    out.push_str(&format!(
+        "  A  {}\n  B  {}\n  judged by {}\n\n",
+        names.0,
+        names.1,
+        comparison.slo.join(", ")
+    ));
     if !rows.is_empty() {
         out.push_str(&table(&["", "A", "B", "B against A", "95 % CI"], &rows));
         out.push('\n');
@@ -109,14 +114,22 @@ fn signed(ratio: f64) -> String {
 
 fn significant_percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent.abs() < 1.95 && percent.abs() >= 0.05 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+    if percent.abs() < 1.95 && percent.abs() >= 0.05 {
+        format!("{percent:.1}")
+    } else {
+        format!("{percent:.0}")
+    }
 }
 
 fn row(name: &str, ratio: &Ratio, text: &dyn Fn(f64) -> String) -> Vec<String> {
     let interval = ratio.interval.map_or("-".to_owned(), |interval| {
         let high = interval.high.unwrap_or(f64::INFINITY);
         // A single degree of freedom or two tell next to nothing: thousands of percent.
-        if high > 20.0 { "too few trials".to_owned() } else { format!("{} to {}", signed(interval.low), signed(high)) }
+        if high > 20.0 {
+            "too few trials".to_owned()
+        } else {
+            format!("{} to {}", signed(interval.low), signed(high))
+        }
     });
     vec![name.to_owned(), text(ratio.a), text(ratio.b), signed(ratio.ratio), interval]
 }

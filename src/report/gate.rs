@@ -129,7 +129,10 @@ mod tests {
         assert!(failed.github().starts_with("::error title=plimsoll gate::gate failed: capacity -12.7 %25"));
         assert_eq!(failed.github().lines().count(), 1);
         let junit = failed.junit();
-        assert!(junit.contains("failures=\"1\" errors=\"0\"") && junit.contains("name=\"capacity under ttft p95 &lt; 60 ms\""));
+        assert!(
+            junit.contains("failures=\"1\" errors=\"0\"")
+                && junit.contains("name=\"capacity under ttft p95 &lt; 60 ms\"")
+        );
         assert!(document(GateDecision::Undecided).junit().contains("errors=\"1\""));
         assert!(!document(GateDecision::Passed).junit().contains("<failure"));
     }

@@ -203,11 +203,7 @@ impl Gate {
                 completions_per_user: if jump < 0.3 { SETTLE.0 } else { SETTLE.1 },
                 truncate: false,
             },
-            rule: StopRule::Fixed {
-                requests: least.max(self.next),
-                min_seconds: 0.0,
-                max_seconds: 600.0,
-            },
+            rule: StopRule::Fixed { requests: least.max(self.next), min_seconds: 0.0, max_seconds: 600.0 },
         }
     }
 

@@ -101,8 +101,7 @@ pub fn judge(slo: &Slo, range: LoadRange, outcomes: &[TrialOutcome]) -> Judged {
     let extreme = |verdict: Verdict| valid.iter().filter(move |o| o.verdict == verdict).map(|o| users(o));
     answer.largest_met = extreme(Verdict::Met).max().map(Load::Concurrency);
     answer.smallest_missed = extreme(Verdict::Missed).min().map(Load::Concurrency);
-    answer.boundary =
-        crossing.as_ref().filter(|_| judged.place == Place::Within).map(boundary);
+    answer.boundary = crossing.as_ref().filter(|_| judged.place == Place::Within).map(boundary);
     let binding = crossing.as_ref().map(|crossing| (crossing.binding, crossing.binding_probability));
     answer.binding_objective =
         binding.and_then(|(index, _)| slo.objectives.get(index)).map(ToString::to_string);
@@ -161,9 +160,7 @@ fn is_measured(valid: &[&TrialOutcome], estimate: u32) -> bool {
 /// Whether the boundary lies at the end of the range, and a trial of a fixed size there says so.
 fn edge(valid: &[&TrialOutcome], range: LoadRange, outcome: Option<SearchOutcome>) -> bool {
     let at = |load: u32, verdict: &Verdict| {
-        valid.iter().any(|o| {
-            o.spec.kind != TrialKind::Navigate && users(o) == load && o.verdict == *verdict
-        })
+        valid.iter().any(|o| o.spec.kind != TrialKind::Navigate && users(o) == load && o.verdict == *verdict)
     };
     match outcome {
         Some(SearchOutcome::MissedAtLowest) => at(range.min, &Verdict::Missed),
@@ -197,7 +194,8 @@ impl Sides {
         let missed = valid.iter().filter(|o| plain(o, true)).map(|o| users(o)).filter(above).min();
         // Where nothing is plain, a trial of a fixed size says at least on which side it is.
         let fixed = |verdict: Verdict| {
-            let judged = valid.iter().filter(move |o| o.spec.kind != TrialKind::Navigate && o.verdict == verdict);
+            let judged =
+                valid.iter().filter(move |o| o.spec.kind != TrialKind::Navigate && o.verdict == verdict);
             judged.map(|o| users(o)).filter(above)
         };
         let missed = missed.or_else(|| fixed(Verdict::Missed).min());

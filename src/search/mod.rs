@@ -53,9 +53,7 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
             Box::new(Adaptive::new(slo, settings))
         }
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
-        StrategyPlan::Gate { test } => {
-            Box::new(Gate::new(slo, plan.load, *test, plan.budget, plan.seed))
-        }
+        StrategyPlan::Gate { test } => Box::new(Gate::new(slo, plan.load, *test, plan.budget, plan.seed)),
         StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
     }
 }

@@ -143,8 +143,7 @@ pub fn anew(
     let results = in_parallel(pairs, |index| -> Result<_, SloError> {
         let seed = first_seed.wrapping_add(index as u64);
         let mut search = Adaptive::new(stored.clone(), Settings::new(range, 0.2, seed));
-        let (outcomes, records) =
-            run(scenario, 1.0, &stored, seed, &mut search, Budget::default(), true);
+        let (outcomes, records) = run(scenario, 1.0, &stored, seed, &mut search, Budget::default(), true);
         let material = Material::new(&outcomes.iter().collect::<Vec<_>>(), records, range);
         let judged = material.answered(&wanted);
         let seed = seed.wrapping_add(1_000_003);

@@ -20,7 +20,9 @@ pub(super) fn history(path: &Path, whole: &Value) -> Parsed {
         });
         let exports = exports(&folder.join(format!("search_iter_{index:04}")));
         if exports.is_empty() {
-            parsed.complaints.push(format!("iteration {index}: no `profile_export.jsonl` beside the history"));
+            parsed
+                .complaints
+                .push(format!("iteration {index}: no `profile_export.jsonl` beside the history"));
         }
         for export in exports {
             let text = match fs::read_to_string(&export) {
@@ -129,9 +131,8 @@ fn request(value: &Value) -> Result<RequestRecord, String> {
     if metadata["was_cancelled"].as_bool() == Some(true) {
         return Ok(record(sent, ended, Outcome::Cancelled));
     }
-    let seconds = |key: &str| {
-        metrics[key]["value"].as_f64().map(|value| value * unit(metrics[key]["unit"].as_str()))
-    };
+    let seconds =
+        |key: &str| metrics[key]["value"].as_f64().map(|value| value * unit(metrics[key]["unit"].as_str()));
     let latency =
         seconds("request_latency").ok_or_else(|| "`metrics.request_latency` is missing".to_owned())?;
     let mut found = record(sent, sent + latency, Outcome::Completed { finish: None });

@@ -137,10 +137,8 @@ pub fn read(paths: &[PathBuf]) -> Result<Foreign, ForeignError> {
 fn parse(path: &Path) -> Result<(&'static str, Parsed), ForeignError> {
     let history = path.join("search_history.json");
     let path = if path.is_dir() && history.is_file() { &history } else { path };
-    let text = fs::read_to_string(path).map_err(|error| ForeignError::Read {
-        path: path.to_owned(),
-        problem: error.to_string(),
-    })?;
+    let text = fs::read_to_string(path)
+        .map_err(|error| ForeignError::Read { path: path.to_owned(), problem: error.to_string() })?;
     let first: Option<Value> = text.lines().find_map(|line| serde_json::from_str(line).ok());
     let whole: Option<Value> = serde_json::from_str(&text).ok();
     let has = |value: &Option<Value>, key: &str| value.as_ref().is_some_and(|value| value.get(key).is_some());

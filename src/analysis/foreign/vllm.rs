@@ -50,8 +50,13 @@ fn benchmark(path: &Path, number: usize, document: &Value, parsed: &mut Parsed) 
             parsed.complaints.push(at(&format!(", request {}: its TTFT is no number", index + 1)));
             continue;
         };
-        let gaps: Vec<f64> =
-            itls.get(index).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_f64).collect();
+        let gaps: Vec<f64> = itls
+            .get(index)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_f64)
+            .collect();
         let span = ttft + gaps.iter().sum::<f64>();
         let user = (0..free.len()).min_by(|a, b| free[*a].total_cmp(&free[*b])).unwrap_or(0);
         let sent = starts.get(index).and_then(Value::as_f64).unwrap_or(free[user]);
