@@ -1,7 +1,7 @@
 //! Material from a run folder, or from trials that were just run.
 
 use super::material::{Material, Trial};
-use crate::loadgen::record::RequestRecord;
+use crate::loadgen::record::{Outcome, RequestRecord};
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::plan::LoadRange;
 use crate::run::{Contents, RunError};
@@ -39,9 +39,10 @@ impl Material {
                 records: records
                     .iter()
                     .filter(|record| record.trial == outcome.id && record.ended <= outcome.ended)
+                    .filter(|record| !was_in_flight(record, outcome.id, outcome.ended))
                     .cloned()
                     .collect(),
-                pending: pending(&records, outcome.ended),
+                pending: pending(&records, outcome.id, outcome.ended),
                 void: match &outcome.verdict {
                     Verdict::Void(reason @ VoidReason::Client { .. }) => Some(reason.clone()),
                     _ => None,
@@ -83,18 +84,25 @@ pub(crate) fn levels(records: &[RequestRecord]) -> LevelHistory {
     levels
 }
 
-/// The requests in flight at an instant.
-fn pending(records: &[RequestRecord], at: f64) -> Vec<InFlight> {
-    let first = records.partition_point(|record| record.ended <= at);
+/// The requests in flight at a trial's end.
+fn pending(records: &[RequestRecord], trial: u32, at: f64) -> Vec<InFlight> {
+    let first = records.partition_point(|record| record.ended < at);
     records[first..]
         .iter()
-        .filter(|record| record.sent <= at)
+        .filter(|record| record.sent <= at && was_in_flight(record, trial, at))
         .map(|record| {
             let first = record.first.filter(|&first| first <= at);
             let (tokens, latest) = first.map_or((0, None), |first| received(record, first, at));
             InFlight { id: record.id, sent: record.sent, first, latest, tokens }
         })
         .collect()
+}
+
+/// Whether a request that ended no earlier than the trial was in flight when it ended. One that was let
+/// go at that very instant was: the next trial, or the end of the load, cut it off.
+fn was_in_flight(record: &RequestRecord, trial: u32, at: f64) -> bool {
+    let cut_off = matches!(record.outcome, Outcome::Censored | Outcome::Cancelled);
+    record.ended > at || (record.ended == at && (record.trial > trial || cut_off))
 }
 
 /// Tokens received by an instant, and when the latest of them came.

@@ -67,6 +67,12 @@ impl Gate {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let contents = Contents::read(&self.baseline)?;
         let test = self.test(&contents)?;
+        if let Some(flag) = self.common.names_question() {
+            let text = format!("`{flag}`: a gate sends and asks what its baseline did");
+            return Err(Complaint::new(ExitCode::Usage, text)
+                .hint("leave it out, or make another baseline")
+                .into());
+        }
         let given = self.common.names_target();
         let (flags, settings) = self
             .common
