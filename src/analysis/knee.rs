@@ -58,7 +58,7 @@ pub fn knees(material: &Material, slo: &Slo, degradation: f64) -> Vec<Knee> {
 fn knee(material: &Material, objective: Objective, degradation: f64) -> Option<Knee> {
     let valid = || material.trials.iter().filter(|trial| trial.spec.kind != TrialKind::Warmup);
     let (lowest, figure) = valid()
-        .filter_map(|trial| Some((trial.spec.load.value() as u32, trial)))
+        .map(|trial| (trial.spec.load.value() as u32, trial))
         .filter(|(_, trial)| trial.void.is_none())
         .min_by_key(|(load, _)| *load)
         .and_then(|(lowest, _)| {

@@ -59,7 +59,7 @@ fn a_file_of_no_known_kind_and_one_without_requests_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.json");
     std::fs::write(&path, "{\"a\": 1}").unwrap();
-    assert!(matches!(read(&[path.clone()]), Err(ForeignError::Unknown(_))));
+    assert!(matches!(read(std::slice::from_ref(&path)), Err(ForeignError::Unknown(_))));
     std::fs::write(&path, "{\"request_throughput\": 1.5, \"model_id\": \"m\"}").unwrap();
     let error = read(&[path]).unwrap_err().to_string();
     assert!(error.contains("--save-detailed"), "{error}");

@@ -10,10 +10,9 @@ use crate::loadgen::record::{Failure, Outcome, RequestRecord};
 pub(super) fn parse(path: &Path, text: &str) -> Parsed {
     let mut parsed = Parsed::default();
     // `--append-result` writes one object after another.
-    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let mut number = 0;
-    while let Some(document) = documents.next() {
-        number += 1;
+    let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    for (index, document) in documents.enumerate() {
+        let number = index + 1;
         match document {
             Ok(document) => benchmark(path, number, &document, &mut parsed),
             Err(error) => {
