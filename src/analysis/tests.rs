@@ -48,7 +48,9 @@ fn under_its_own_slo_every_trial_of_a_fixed_size_reads_as_it_did_when_it_was_run
                 assert_eq!(was.verdict, is.verdict, "trial {}", was.id);
                 assert_eq!((was_read.over, was_read.of), (read.over, read.of), "trial {}", was.id);
                 assert_eq!(was_read.figure, read.figure);
-                assert!((was_read.log_load - read.log_load).abs() < 1e-9, "trial {}", was.id);
+                // An end and another user's sending within 20 ms are taken for one user's turn: a level
+                // that moves is known to that.
+                assert!((was_read.log_load - read.log_load).abs() < 2e-3, "trial {}", was.id);
             }
             assert_eq!(was.good_rate, is.good_rate);
             assert_eq!(was.summary, is.summary);
