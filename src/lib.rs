@@ -3,6 +3,7 @@
 //! plimsoll measures a live endpoint with its own load engine, searches for the largest load that
 //! still meets the SLO, and says how sure it is.
 
+pub mod analysis;
 pub mod capacity;
 pub mod controller;
 pub mod loadgen;

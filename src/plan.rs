@@ -203,6 +203,11 @@ pub enum StrategyPlan {
         /// The levels, ascending.
         levels: Vec<u32>,
     },
+    /// Trials around a baseline's capacity until a sequential test decides whether it is kept.
+    Gate {
+        /// The test.
+        test: crate::search::gate::GateTest,
+    },
 }
 
 /// What is sent.

@@ -169,7 +169,8 @@ pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Answered)
 }
 
-pub(super) async fn measure_all(
+/// Runs a plan in a folder of its own, without a report.
+pub async fn measure_all(
     plan: &Plan,
     settings: &Settings,
     page: Option<PageServer>,
@@ -347,7 +348,8 @@ pub fn exit_of(contents: &Contents) -> ExitCode {
     contents.ended.as_ref().map_or(ExitCode::Interrupted, |ended| code_of(ended.answer.outcome))
 }
 
-fn code_of(outcome: SearchOutcome) -> ExitCode {
+/// The exit code that goes with how a search ended.
+pub fn code_of(outcome: SearchOutcome) -> ExitCode {
     match outcome {
         SearchOutcome::Found => ExitCode::Answered,
         SearchOutcome::MissedAtLowest => ExitCode::MissedAtLowest,

@@ -16,7 +16,7 @@ pub enum ExitCode {
     Void = 5,
     /// The server cannot be reached, or the one to launch failed.
     Unreachable = 6,
-    /// The self-test broke a bound.
+    /// Capacity was lost, or the self-test broke a bound.
     GateFailed = 7,
     /// Ended by Ctrl-C.
     Interrupted = 130,

@@ -176,6 +176,23 @@ struct OutputFlags {
 }
 
 impl CommonFlags {
+    /// Whether a server is named: by a flag or by a recipe.
+    pub fn names_target(&self) -> bool {
+        self.target.url.is_some() || self.target.simulated.is_some() || self.recipe.is_some()
+    }
+
+    /// A flag that says what is sent or what is asked of the answers, if one is given.
+    pub fn names_question(&self) -> Option<&'static str> {
+        let WorkloadFlags { isl, osl, tokenizer, .. } = &self.workload;
+        let given = [
+            (!self.slo.is_empty(), "--slo"),
+            (isl.is_some(), "--isl"),
+            (osl.is_some(), "--osl"),
+            (tokenizer.is_some(), "--tokenizer"),
+        ];
+        given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+    }
+
     /// The plan that the recipe, these flags and `further` ones of the command make, and where its
     /// results go.
     pub fn resolve(self, purpose: Purpose, further: Recipe) -> anyhow::Result<(Plan, Settings)> {
@@ -185,7 +202,7 @@ impl CommonFlags {
             None => (None, Recipe::default()),
         };
         let slo = match self.slo.as_slice() {
-            [] => None,
+            [] => further.slo.clone(),
             texts => Some(Slo::parse(texts.iter().map(String::as_str))?),
         };
         let flags = Recipe {

@@ -1,10 +1,13 @@
 //! The command line: one file a subcommand. Its types stay here; the library sees plans.
 
+mod analyze;
 mod check;
+mod compare;
 mod complaint;
 mod engine;
 mod exit;
 mod flags;
+mod gate;
 mod measure;
 mod output;
 mod plan;
@@ -53,6 +56,9 @@ enum Command {
     Plan(Box<plan::Plan>),
     Report(report::Report),
     Watch(watch::Watch),
+    Analyze(analyze::Analyze),
+    Compare(compare::Compare),
+    Gate(Box<gate::Gate>),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -67,6 +73,8 @@ Exit codes:
   5    no valid measurement could be made
   6    the server cannot be reached, or the one to launch failed
   7    the self-test broke a bound
+  6    the server cannot be reached
+  7    a gate failed: capacity was lost, or the self-test broke a bound
   130  interrupted";
 
 /// Runs the program and gives its exit code.
@@ -92,6 +100,9 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(plan) => plan.run(),
         Command::Report(report) => report.run(),
         Command::Watch(watch) => watch.run(),
+        Command::Analyze(analyze) => analyze.run(),
+        Command::Compare(compare) => compare.run(),
+        Command::Gate(gate) => gate.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }

@@ -2,8 +2,10 @@
 
 use clap::Args;
 use plimsoll::recipe::{Count, Precision};
+use plimsoll::selftest::pairs::{self, GateOptions};
 use plimsoll::selftest::rate::{self, RateOptions};
 use plimsoll::selftest::{self, Options, Progress, gate};
+use plimsoll::sim::scenarios::{self, Scenario};
 
 use super::complaint::Complaint;
 use super::exit::ExitCode;
@@ -49,6 +51,18 @@ pub struct SelfTest {
     #[arg(long, conflicts_with_all = ["quick", "scenario", "peers", "peer_searches"])]
     rate: bool,
 
+    /// Instead: how often `plimsoll gate` errs, on pairs of the same server and of one 10 % slower.
+    #[arg(long, conflicts_with_all = ["quick", "peers", "anew"])]
+    gate: bool,
+
+    /// Instead: whether a run that `plimsoll analyze` judges anew agrees with a fresh search.
+    #[arg(long, conflicts_with_all = ["quick", "peers", "gate"])]
+    anew: bool,
+
+    /// Share of the capacity that the gate allows to be lost [default: 5%]
+    #[arg(long, value_name = "PERCENT", requires = "gate")]
+    max_loss: Option<Precision>,
+
     /// Print the result as JSON on stdout instead of the table.
     #[arg(long)]
     json: bool,
@@ -58,12 +72,20 @@ const EXAMPLES: &str = "\
 Examples:
   plimsoll selftest --quick
   plimsoll selftest --rate --searches 100
-  plimsoll selftest --scenario decode,seqcliff --searches 50 --peers";
+  plimsoll selftest --scenario decode,seqcliff --searches 50 --peers
+  plimsoll selftest --gate --scenario decode-quiet --searches 1000
+  plimsoll selftest --anew --searches 200";
 
 impl SelfTest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if self.rate {
             return self.rates();
+        }
+        if self.gate {
+            return self.gates();
+        }
+        if self.anew {
+            return self.judged_anew();
         }
         let options = if self.quick { gate::quick() } else { self.options() };
         let result = selftest::run(&options, &mut |Progress { done: (done, of), tally }| {
@@ -97,6 +119,90 @@ impl SelfTest {
         Ok(ExitCode::Answered)
     }
 
+    /// Gates against the same server and against one that takes 10 % longer for every step.
+    fn gates(&self) -> anyhow::Result<ExitCode> {
+        let options = self.options();
+        let names =
+            if self.scenario.is_empty() { vec!["decode-quiet".to_owned()] } else { self.scenario.clone() };
+        let mut tallies = Vec::new();
+        for name in &names {
+            let scenario = scenario(name)?;
+            for slower in [1.0, 1.1] {
+                let options = GateOptions {
+                    pairs: options.searches,
+                    first_seed: options.first_seed,
+                    precision: self.precision.map_or(0.05, |Precision(share)| share),
+                    max_loss: self.max_loss.map_or(0.05, |Precision(share)| share),
+                    rates: (0.05, 0.05),
+                    budget: 900.0,
+                    slower,
+                };
+                tallies.push(pairs::gates(&scenario, &options)?);
+                eprintln!("{name}: {} pairs, slower by {slower}", options.pairs);
+            }
+        }
+        if self.json {
+            output::print(&(serde_json::to_string_pretty(&tallies)? + "\n"))?;
+            return Ok(ExitCode::Answered);
+        }
+        let mut text = format!(
+            "{:<16}{:>7}{:>7}{:>8}{:>8}{:>11}{:>9}{:>8}{:>9}\n",
+            "scenario", "slower", "pairs", "passed", "failed", "undecided", "change", "trials", "seconds"
+        );
+        for tally in &tallies {
+            text.push_str(&format!(
+                "{:<16}{:>7.2}{:>7}{:>8}{:>8}{:>11}{:>8.1}%{:>8.1}{:>9.0}\n",
+                tally.scenario,
+                tally.slower,
+                tally.pairs,
+                tally.passed,
+                tally.failed,
+                tally.undecided,
+                tally.change * 100.0,
+                tally.trials,
+                tally.seconds
+            ));
+        }
+        output::print(&text)?;
+        Ok(ExitCode::Answered)
+    }
+
+    /// Runs under one SLO judged under another, beside fresh searches for that.
+    fn judged_anew(&self) -> anyhow::Result<ExitCode> {
+        let options = self.options();
+        let mut tallies = Vec::new();
+        for (name, searched) in ANEW {
+            if !self.scenario.is_empty() && !self.scenario.iter().any(|wanted| wanted == name) {
+                continue;
+            }
+            tallies.push(pairs::anew(&scenario(name)?, searched, options.searches, options.first_seed)?);
+            eprintln!("{name}: {} pairs", options.searches);
+        }
+        if self.json {
+            output::print(&(serde_json::to_string_pretty(&tallies)? + "\n"))?;
+            return Ok(ExitCode::Answered);
+        }
+        let mut text = format!(
+            "{:<12}{:<42}{:>6}{:>8}{:>7}{:>12}{:>13}{:>8}\n",
+            "scenario", "searched for", "pairs", "within", "agree", "anew covers", "fresh covers", "bias"
+        );
+        for tally in &tallies {
+            text.push_str(&format!(
+                "{:<12}{:<42}{:>6}{:>8}{:>7}{:>12}{:>13}{:>7.1}%\n",
+                tally.scenario,
+                tally.searched.join(", "),
+                tally.pairs,
+                tally.within,
+                tally.agree,
+                tally.anew_covers,
+                tally.fresh_covers,
+                tally.bias * 100.0
+            ));
+        }
+        output::print(&text)?;
+        Ok(ExitCode::Answered)
+    }
+
     fn options(&self) -> Options {
         let default = Options::default();
         let count =
@@ -110,4 +216,21 @@ impl SelfTest {
             peer_searches: count(self.peer_searches, default.peer_searches),
         }
     }
+}
+
+/// Scenarios with another SLO that their servers are searched for: tighter ones, looser ones, of
+/// another percentile, of another kind.
+const ANEW: [(&str, &[&str]); 4] = [
+    ("decode", &["ttft p95 < 1s", "tpot p95 < 31ms"]),
+    ("decode", &["ttft p95 < 1s", "tpot p90 < 28ms"]),
+    ("seqcliff", &["ttft p95 < 400ms", "tpot p95 < 60ms"]),
+    ("prefill", &["ttft p95 < 2s", "tpot p95 < 200ms"]),
+];
+
+fn scenario(name: &str) -> anyhow::Result<Scenario> {
+    scenarios::find(name).ok_or_else(|| {
+        Complaint::new(ExitCode::Usage, format!("`{name}` is no scenario"))
+            .hint("`plimsoll selftest --searches 1` lists them")
+            .into()
+    })
 }

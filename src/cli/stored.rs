@@ -1,12 +1,26 @@
 //! `plimsoll resume` and `plimsoll replay`: runs that are on the disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plimsoll::run::Contents;
 
 use super::block_on;
+use super::complaint::Complaint;
 use super::engine::{self, Settings};
 use super::exit::ExitCode;
+
+/// A run of a closed loop, for commands whose statistics are those of concurrent requests.
+pub fn closed_loop(run: &Path, command: &str) -> anyhow::Result<Contents> {
+    let contents = Contents::read(run)?;
+    if contents.plan.arrivals.is_some() {
+        let text =
+            format!("`{}` holds request rates; {command} reads runs of concurrent requests", run.display());
+        let hint = "search again with `--concurrency`, or with the other SLO as `plimsoll search --rate`";
+        return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+    }
+    Ok(contents)
+}
 
 /// Go on with a run that was killed or interrupted.
 ///

@@ -4,10 +4,13 @@
 //! the table are drawn from it and from the plan, so that an old run can be drawn anew. [`html`]
 //! draws the requests too; [`live`] shows the same page while the run goes on.
 
+pub mod analysis;
+pub mod comparison;
 pub mod csv;
 pub mod document;
 mod files;
 pub mod fleet;
+pub mod gate;
 pub mod html;
 pub mod live;
 pub mod plot;

@@ -9,7 +9,9 @@ pub mod answer;
 pub mod bisect;
 pub mod bottleneck;
 mod evidence;
+pub mod gate;
 pub mod grid;
+pub mod judge;
 pub mod rate;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,9 @@ pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
 pub use bisect::Bisect;
 pub use bottleneck::{Bottleneck, BottleneckKind, Confidence, bottleneck};
+pub use gate::{Gate, GateDecision, GateTest};
 pub use grid::Grid;
+pub use judge::{Judged, Place, judge};
 pub use rate::RateSearch;
 pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 
@@ -57,6 +61,7 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
             Box::new(Adaptive::new(slo, settings))
         }
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
+        StrategyPlan::Gate { test } => Box::new(Gate::new(slo, plan.load, *test, plan.budget, plan.seed)),
         StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
     }
 }
@@ -80,6 +85,7 @@ pub fn over_rates(
             return Box::new(RateSearch::adaptive(inner, own, arrivals));
         }
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(own.clone(), levels, *precision, trial)),
+        StrategyPlan::Gate { test } => Box::new(Gate::new(own.clone(), levels, *test, budget, seed)),
         StrategyPlan::Grid { .. } => {
             Box::new(Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial))
         }

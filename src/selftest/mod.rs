@@ -16,6 +16,7 @@
 pub mod error;
 pub mod fleet;
 pub mod gate;
+pub mod pairs;
 pub mod peers;
 pub mod rate;
 mod report;

@@ -127,3 +127,31 @@ fn a_broken_bound_is_named_with_its_value() {
     assert!(lines[2].ends_with("did not run"), "{lines:?}");
     assert!(lines[3].contains("the mean coverage"), "{lines:?}");
 }
+
+#[test]
+fn a_gate_lets_an_unchanged_server_pass_and_stops_a_much_slower_one() {
+    let scenario = find("seqcliff").unwrap();
+    let options = pairs::GateOptions {
+        pairs: 12,
+        first_seed: 1,
+        precision: 0.1,
+        max_loss: 0.1,
+        rates: (0.05, 0.05),
+        budget: 900.0,
+        slower: 1.0,
+    };
+    let same = pairs::gates(&scenario, &options).unwrap();
+    assert!(same.pairs >= 10 && same.failed <= 1 && same.passed > same.undecided, "{same:?}");
+    let decode = find("decode-quiet").unwrap();
+    let slow = pairs::gates(&decode, &pairs::GateOptions { slower: 1.3, ..options }).unwrap();
+    assert!(slow.pairs >= 10 && slow.passed <= 1 && slow.failed > slow.undecided, "{slow:?}");
+    assert!(slow.change < -0.2, "{slow:?}");
+}
+
+#[test]
+fn a_run_judged_anew_agrees_with_a_fresh_search() {
+    let scenario = find("decode").unwrap();
+    let tally = pairs::anew(&scenario, &["ttft p95 < 1s", "tpot p95 < 31ms"], 12, 1).unwrap();
+    assert!(tally.agree >= 11 && tally.anew_covers >= 9, "{tally:?}");
+    assert!(tally.bias.abs() < 0.1 && tally.within >= 6, "{tally:?}");
+}

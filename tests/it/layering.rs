@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, top to bottom: each may use those above it.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "units",
     "rng",
     "stats",
@@ -25,6 +25,7 @@ const ORDER: [&str; 23] = [
     "run",
     "trial",
     "controller",
+    "analysis",
     "capacity",
     "report",
     "selftest",

@@ -45,7 +45,7 @@ pub(super) fn height(panels: u32) -> u32 {
 pub(super) fn draw<B: DrawingBackend>(backend: B, chart: &Chart, scale: u32) -> Result<(), PlotError> {
     register_fonts()?;
     let root = backend.into_drawing_area();
-    let pen = Pen { scale: f64::from(scale) };
+    let pen = Pen::new(scale);
     picture(&root, chart, pen).map_err(|error| PlotError(error.to_string()))
 }
 
@@ -67,6 +67,10 @@ pub(super) struct Pen {
 }
 
 impl Pen {
+    pub(super) fn new(scale: u32) -> Self {
+        Self { scale: f64::from(scale) }
+    }
+
     pub(super) fn px(self, points: impl Into<f64>) -> i32 {
         (points.into() * self.scale).round() as i32
     }

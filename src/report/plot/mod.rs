@@ -6,6 +6,7 @@
 mod axis;
 mod data;
 mod draw;
+pub mod frontier;
 mod header;
 mod servers;
 
@@ -36,10 +37,14 @@ pub fn svg(document: &Document, plan: &Plan) -> Result<Option<String>, PlotError
     let size = size(&chart);
     let mut text = String::new();
     draw::draw(SVGBackend::with_string(&mut text, size), &chart, SCALE)?;
-    // The dots are finer than the points that a page lays the picture out in.
+    Ok(Some(in_points(&text, size)))
+}
+
+/// An SVG laid out in points: its dots are finer than those of the page.
+fn in_points(text: &str, size: (u32, u32)) -> String {
     let dots = format!("width=\"{}\" height=\"{}\"", size.0, size.1);
     let points = format!("width=\"{}\" height=\"{}\"", size.0 / SCALE, size.1 / SCALE);
-    Ok(Some(text.replacen(&dots, &points, 1)))
+    text.replacen(&dots, &points, 1)
 }
 
 /// The picture as PNG; `None` where no trial has been run that could be drawn.
@@ -51,6 +56,10 @@ pub fn png(document: &Document, plan: &Plan) -> Result<Option<Vec<u8>>, PlotErro
     let (width, height) = size(&chart);
     let mut pixels = vec![0; (width * height * 3) as usize];
     draw::draw(BitMapBackend::with_buffer(&mut pixels, (width, height)), &chart, SCALE)?;
+    Ok(Some(to_png(&pixels, width, height)?))
+}
+
+fn to_png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, PlotError> {
     let failed = |error: png::EncodingError| PlotError(error.to_string());
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
@@ -58,9 +67,9 @@ pub fn png(document: &Document, plan: &Plan) -> Result<Option<Vec<u8>>, PlotErro
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_compression(png::Compression::Default);
     let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(&pixels).map_err(failed)?;
+    writer.write_image_data(pixels).map_err(failed)?;
     writer.finish().map_err(failed)?;
-    Ok(Some(bytes))
+    Ok(bytes)
 }
 
 fn size(chart: &data::Chart) -> (u32, u32) {

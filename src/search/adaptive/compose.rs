@@ -5,7 +5,7 @@ use super::*;
 /// Slope of the probit line, and elasticity of the quantile, from which a boundary is a cliff.
 const CLIFF: (f64, f64) = (25.0, 5.0);
 /// Trials this near the answer (log scale) tell the goodput there.
-const AT_ANSWER: f64 = 0.12;
+pub(crate) const AT_ANSWER: f64 = 0.12;
 
 impl Adaptive {
     pub(super) fn tell_confirmed(&mut self, level: u32, outcome: &TrialOutcome) {
@@ -98,17 +98,7 @@ impl Adaptive {
                 && !matches!(point.verdict, Verdict::Void(_))
         };
         let rates: Vec<f64> = self.outcomes.iter().filter(near).map(|point| point.good_rate).collect();
-        if rates.is_empty() {
-            return None;
-        }
-        let n = rates.len() as f64;
-        let mean = rates.iter().sum::<f64>() / n;
-        let interval = (rates.len() >= 3).then(|| {
-            let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (n - 1.0);
-            let half = crate::stats::special::student_quantile(0.975, n - 1.0) * (variance / n).sqrt();
-            Interval { low: (mean - half).max(0.0), high: Some(mean + half), confidence: 0.95 }
-        });
-        Some(Goodput { requests_per_second: mean, interval })
+        goodput_of(&rates)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -129,7 +119,23 @@ impl Adaptive {
     }
 }
 
-fn boundary(crossing: &Crossing) -> Boundary {
+/// Mean of trials' rates of good requests, with its interval (Student's t) from three trials on.
+pub(crate) fn goodput_of(rates: &[f64]) -> Option<Goodput> {
+    if rates.is_empty() {
+        return None;
+    }
+    let n = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / n;
+    let interval = (rates.len() >= 3).then(|| {
+        let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let half = crate::stats::special::student_quantile(0.975, n - 1.0) * (variance / n).sqrt();
+        Interval { low: (mean - half).max(0.0), high: Some(mean + half), confidence: 0.95 }
+    });
+    Some(Goodput { requests_per_second: mean, interval })
+}
+
+/// Shape of the curve at the boundary.
+pub(crate) fn boundary(crossing: &Crossing) -> Boundary {
     let steep = crossing.elasticity.map_or(crossing.steepness > CLIFF.0, |slope| slope > CLIFF.1);
     if steep { Boundary::Cliff } else { Boundary::Smooth }
 }

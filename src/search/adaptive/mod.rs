@@ -9,7 +9,7 @@
 //!
 //! The method and its figures: docs/search.md.
 
-mod compose;
+pub(crate) mod compose;
 pub mod counts;
 pub mod line;
 pub mod navigation;

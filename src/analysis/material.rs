@@ -1,0 +1,139 @@
+//! Trials with their requests, and how they are read under another SLO.
+
+use crate::loadgen::record::RequestRecord;
+use crate::loadgen::session::{InFlight, LevelHistory};
+use crate::metrics::reading::{Samples, readings};
+use crate::metrics::{Counts, Summary};
+use crate::plan::LoadRange;
+use crate::search::{Judged, StopRule, TrialKind, TrialOutcome, TrialSpec, judge};
+use crate::slo::Slo;
+use crate::verdict::{Checks, Verdict, VoidReason, judge as verdict_of, void_reason};
+
+/// One trial with the records of its requests.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Number of the trial.
+    pub id: u32,
+    /// What was asked for.
+    pub spec: TrialSpec,
+    /// When the level began to move, had settled, and the trial ended, seconds.
+    pub window: (f64, f64, f64),
+    /// Requests that ended during the trial, in that order.
+    pub records: Vec<RequestRecord>,
+    /// Requests in flight at its end.
+    pub pending: Vec<InFlight>,
+    /// A reason to void it that records do not tell (a client that was too slow).
+    pub void: Option<VoidReason>,
+    /// Requests issued since the run began, at the trial's end.
+    pub issued_total: u64,
+}
+
+/// Trials to put new questions to.
+#[derive(Clone, Debug)]
+pub struct Material {
+    /// The trials, in the order in which they were run.
+    pub trials: Vec<Trial>,
+    /// Requests in flight over time.
+    pub levels: LevelHistory,
+    /// The loads that the answer may lie in.
+    pub range: LoadRange,
+}
+
+/// The trials read anew, and what they lead to.
+#[derive(Clone, Debug)]
+pub struct Anew {
+    /// The trials under the new SLO.
+    pub outcomes: Vec<TrialOutcome>,
+    /// What they say of the boundary.
+    pub judged: Judged,
+}
+
+impl Material {
+    /// Reads every trial under `slo` and judges them together.
+    pub fn judged(&self, slo: &Slo) -> Anew {
+        let outcomes = self.outcomes(slo, true);
+        let judged = judge(slo, self.range, &outcomes);
+        Anew { outcomes, judged }
+    }
+
+    /// The same without the figures of each trial: for a table of many SLOs.
+    pub fn answered(&self, slo: &Slo) -> Judged {
+        judge(slo, self.range, &self.outcomes(slo, false))
+    }
+
+    /// Every trial under `slo`; `summarise` for the figures of each.
+    pub fn outcomes(&self, slo: &Slo, summarise: bool) -> Vec<TrialOutcome> {
+        self.trials.iter().map(|trial| trial.outcome(slo, &self.levels, summarise)).collect()
+    }
+
+    /// Loads at which trials of a fixed size were valid, ascending, each once.
+    pub fn fixed_loads(&self) -> Vec<u32> {
+        let mut loads: Vec<u32> = self
+            .trials
+            .iter()
+            .filter(|trial| !matches!(trial.spec.kind, TrialKind::Warmup | TrialKind::Navigate))
+            .map(|trial| trial.spec.load.value() as u32)
+            .collect();
+        loads.sort_unstable();
+        loads.dedup();
+        loads
+    }
+}
+
+impl Trial {
+    /// The records that ended after the level had settled.
+    pub fn measured(&self) -> &[RequestRecord] {
+        let first = self.records.partition_point(|record| record.ended < self.window.1);
+        &self.records[first..]
+    }
+
+    /// What the trial says under `slo`.
+    fn outcome(&self, slo: &Slo, levels: &LevelHistory, summarise: bool) -> TrialOutcome {
+        let (began, settled, ended) = self.window;
+        let navigates = self.spec.kind == TrialKind::Navigate;
+        let measured = self.measured();
+        let samples = Samples {
+            records: measured,
+            pending: &self.pending,
+            from: settled,
+            now: ended,
+            partial: navigates,
+        };
+        let readings = readings(slo, &samples, levels);
+        // The client's fitness was judged when the trial was run.
+        let checks = Checks::of(measured);
+        let void = void_reason(slo, &checks, None).or_else(|| self.void.clone());
+        let verdict = match (void, self.spec.rule) {
+            _ if self.spec.kind == TrialKind::Warmup => Verdict::Undecided,
+            (Some(reason), _) => Verdict::Void(reason),
+            (None, StopRule::Clear(rule)) => rule.judge(slo, &readings).unwrap_or(Verdict::Undecided),
+            (None, _) => verdict_of(slo, &readings),
+        };
+        let window = (ended - settled).max(1e-9);
+        let e2es: Vec<f64> = measured.iter().filter_map(RequestRecord::e2e).collect();
+        let ttfts: Vec<f64> = measured.iter().filter_map(RequestRecord::ttft).collect();
+        let mean = |of: &[f64]| (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64);
+        TrialOutcome {
+            id: self.id,
+            spec: self.spec.clone(),
+            verdict,
+            readings,
+            began,
+            settled,
+            ended,
+            counts: Counts::of(&self.records),
+            issued_total: self.issued_total,
+            completion_rate: ttfts.len() as f64 / window,
+            mean_ttft: mean(&ttfts),
+            mean_e2e: mean(&e2es),
+            good_rate: measured.iter().filter(|record| slo.is_good(record)).count() as f64 / window,
+            summary: if summarise { Summary::of(slo, measured, window) } else { Summary::default() },
+            server: None,
+            host: None,
+            gpu: None,
+            arrivals: None,
+            checks,
+            client: None,
+        }
+    }
+}
