@@ -15,6 +15,7 @@ pub mod search;
 pub mod selftest;
 pub mod sim;
 pub mod slo;
+pub mod space;
 pub mod stats;
 pub mod target;
 pub mod trial;
