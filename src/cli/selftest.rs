@@ -1,8 +1,11 @@
 //! `plimsoll selftest`.
 
+use std::path::PathBuf;
+
+use anyhow::Context;
 use clap::Args;
 use plimsoll::recipe::{Count, Precision};
-use plimsoll::selftest::{self, Options, Progress, gate};
+use plimsoll::selftest::{self, Options, Progress, gate, tune};
 
 use super::complaint::Complaint;
 use super::exit::ExitCode;
@@ -44,6 +47,15 @@ pub struct SelfTest {
     #[arg(long, value_name = "K", requires = "peers")]
     peer_searches: Option<Count>,
 
+    /// Hold the tuner, instead of the search, against an engine with four knobs in virtual time; beside
+    /// it Sobol, random and grid.
+    #[arg(long, conflicts_with_all = ["quick", "scenario", "precision", "peers", "peer_searches"])]
+    tune: bool,
+
+    /// Write the true goodput of every setting of that engine into a JSON file.
+    #[arg(long, value_name = "FILE", requires = "tune")]
+    table: Option<PathBuf>,
+
     /// Print the result as JSON on stdout instead of the table.
     #[arg(long)]
     json: bool,
@@ -52,10 +64,14 @@ pub struct SelfTest {
 const EXAMPLES: &str = "\
 Examples:
   plimsoll selftest --quick
-  plimsoll selftest --scenario decode,seqcliff --searches 50 --peers";
+  plimsoll selftest --scenario decode,seqcliff --searches 50 --peers
+  plimsoll selftest --tune --searches 100";
 
 impl SelfTest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if self.tune {
+            return self.run_tune();
+        }
         let options = if self.quick { gate::quick() } else { self.options() };
         let result = selftest::run(&options, &mut |Progress { done: (done, of), tally }| {
             eprintln!("{done}/{of}  {}: {}, {} searches", tally.scenario, tally.method, tally.searches);
@@ -73,6 +89,27 @@ impl SelfTest {
         Err(Complaint::new(ExitCode::GateFailed, message)
             .hint("compare with the table in docs/selftest.md; the bounds are in src/selftest/gate.rs")
             .into())
+    }
+
+    fn run_tune(&self) -> anyhow::Result<ExitCode> {
+        eprintln!("computing the true goodput of every setting");
+        let problem = tune::Problem::compute()?;
+        if let Some(path) = &self.table {
+            let rows: Vec<&tune::Row> = problem.rows().collect();
+            std::fs::write(path, serde_json::to_string(&rows)? + "\n")
+                .with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
+        let options = self.options();
+        let searches = self.searches.map_or(100, |Count(count)| count as usize);
+        let result = tune::compare(&problem, searches, options.first_seed, &mut |tally| {
+            eprintln!("{}: {} searches", tally.method, tally.searches);
+        });
+        output::print(&if self.json {
+            serde_json::to_string_pretty(&result)? + "\n"
+        } else {
+            result.to_string()
+        })?;
+        Ok(ExitCode::Answered)
     }
 
     fn options(&self) -> Options {

@@ -6,12 +6,17 @@
 
 pub mod adaptive;
 pub mod answer;
+pub mod bayes;
 pub mod bisect;
+pub mod confirm;
+pub mod designs;
 mod evidence;
 pub mod grid;
+pub mod importance;
 #[cfg(test)]
 mod tests;
 pub mod trial;
+pub mod tuner;
 
 pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};

@@ -20,6 +20,7 @@ mod report;
 pub mod tally;
 #[cfg(test)]
 mod tests;
+pub mod tune;
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -197,13 +198,13 @@ pub fn adaptive(
 }
 
 /// Runs `work` for each index on all cores; the results come in the order of the indices.
-fn in_parallel<E: Send>(
+fn in_parallel<T: Send, E: Send>(
     count: usize,
-    work: impl Fn(usize) -> Result<Said, E> + Sync,
-) -> Result<Vec<Said>, E> {
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut results: Vec<(usize, Result<Said, E>)> = std::thread::scope(|scope| {
+    let mut results: Vec<(usize, Result<T, E>)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {

@@ -24,7 +24,7 @@
 //! assert_eq!(space.setting(&space.default_point())["max_num_seqs"].to_string(), "256");
 //! ```
 
-mod candidates;
+pub(crate) mod candidates;
 mod error;
 pub mod expression;
 mod knob;

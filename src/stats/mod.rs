@@ -11,5 +11,6 @@ pub mod binomial;
 pub mod isotonic;
 pub mod monotone;
 pub mod mser;
+pub mod optim;
 pub mod quantile;
 pub mod special;
