@@ -19,6 +19,7 @@ pub mod space;
 pub mod stats;
 pub mod target;
 pub mod trial;
+pub mod tune;
 pub mod units;
 pub mod verdict;
 pub mod workload;

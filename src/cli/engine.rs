@@ -182,7 +182,7 @@ async fn run(
 }
 
 /// Turns true at the first Ctrl-C; the second ends the process at once.
-fn interrupts() -> watch::Receiver<bool> {
+pub fn interrupts() -> watch::Receiver<bool> {
     let (tell, told) = watch::channel(false);
     tokio::spawn(async move {
         while tokio::signal::ctrl_c().await.is_ok() {

@@ -11,6 +11,7 @@ mod search;
 mod selftest;
 mod simulate;
 mod stored;
+mod tune;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -41,6 +42,7 @@ struct Cli {
 enum Command {
     Search(Box<search::Search>),
     Measure(Box<measure::Measure>),
+    Tune(tune::Tune),
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
@@ -76,6 +78,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Search(search) => search.run(),
         Command::Measure(measure) => measure.run(),
+        Command::Tune(tune) => tune.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::block_on;
 use super::engine::{self, Settings};
 use super::exit::ExitCode;
+use super::{block_on, tune};
 
 /// Go on with a run that was killed or interrupted.
 ///
@@ -52,6 +52,9 @@ impl Stored {
 impl Resume {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if tune::is_tuning(&self.stored.run) {
+            return tune::resume(&self.stored.run, self.stored.settings());
+        }
         block_on(engine::resume(&self.stored.run, self.stored.settings()))
     }
 }

@@ -39,5 +39,6 @@ pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Speed};
 pub use ready::{READY, ReadyRecipe};
 pub use resolve::{Purpose, choose_preset};
 pub use written::{
-    BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TrialSection, WorkloadSection,
+    BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TrialSection, TuneObjective,
+    TuneSection, WorkloadSection,
 };

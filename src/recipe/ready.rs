@@ -10,13 +10,14 @@ pub struct ReadyRecipe {
 }
 
 /// All of them, the general ones first.
-pub const READY: [ReadyRecipe; 6] = [
+pub const READY: [ReadyRecipe; 7] = [
     ReadyRecipe { name: "chat", text: include_str!("../../recipes/chat.toml") },
     ReadyRecipe { name: "long-context", text: include_str!("../../recipes/long-context.toml") },
     ReadyRecipe { name: "batch", text: include_str!("../../recipes/batch.toml") },
     ReadyRecipe { name: "vllm", text: include_str!("../../recipes/vllm.toml") },
     ReadyRecipe { name: "llama-server", text: include_str!("../../recipes/llama-server.toml") },
     ReadyRecipe { name: "simulated", text: include_str!("../../recipes/simulated.toml") },
+    ReadyRecipe { name: "simulated-tune", text: include_str!("../../recipes/simulated-tune.toml") },
 ];
 
 impl ReadyRecipe {

@@ -13,6 +13,7 @@ pub mod designs;
 mod evidence;
 pub mod grid;
 pub mod importance;
+pub mod race;
 #[cfg(test)]
 mod tests;
 pub mod trial;

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::bayes::Bayes;
+use super::bayes::gp::Gp;
 use super::designs::Listed;
 use crate::space::{Point, Space};
 
@@ -26,11 +27,28 @@ pub enum Enough {
     AllTried,
     /// The launches allowed are used up.
     OutOfLaunches,
+    /// The time that all may take is used up.
+    OutOfTime,
     /// No untried setting is expected to bring a gain worth a launch.
     NotWorthALaunch {
         /// The largest expected gain, as a share of the best goodput.
         expected_gain: f64,
     },
+}
+
+impl Enough {
+    /// In a sentence.
+    pub fn words(self) -> String {
+        match self {
+            Enough::AllTried => "every setting was tried".to_owned(),
+            Enough::OutOfLaunches => "the launches allowed are used up".to_owned(),
+            Enough::OutOfTime => "the time allowed is used up".to_owned(),
+            Enough::NotWorthALaunch { expected_gain } => format!(
+                "no untried setting is expected to gain more than {:.1} %, which is not worth a launch",
+                100.0 * expected_gain
+            ),
+        }
+    }
 }
 
 /// What came of a setting.
@@ -111,8 +129,13 @@ pub trait Tuner {
     /// The best of the settings that were measured; never one that failed.
     fn recommend(&self) -> Option<Recommendation>;
 
-    /// Settings that do about as well as the best: the runners-up, best first.
+    /// The settings that were measured and never failed, best first.
     fn ranking(&self) -> Vec<Recommendation>;
+
+    /// The posterior of the log of the objective over encoded points, where the design has one.
+    fn model(&self) -> Option<&Gp> {
+        None
+    }
 }
 
 /// The ways to search settings.

@@ -4,6 +4,7 @@
 //! as a load of closed-loop users, so that whole searches run in virtual time.
 
 pub mod http;
+pub mod knobs;
 pub mod model;
 pub mod presets;
 pub mod scenarios;

@@ -150,6 +150,25 @@ impl Expression {
         }
     }
 
+    /// Checks that the expression gives a number, given the types of the knobs.
+    ///
+    /// # Errors
+    /// As [`Expression::check`].
+    pub fn check_number(&self, kind_of: &dyn Fn(&str) -> Option<Kind>) -> Result<(), String> {
+        match kind(&self.tree, kind_of)? {
+            Kind::Number => Ok(()),
+            other => Err(format!("it gives {other}, not a number")),
+        }
+    }
+
+    /// The number that it gives; none where it names a knob without a value, or gives none.
+    pub fn number<'a>(&self, value_of: &dyn Fn(&str) -> Option<&'a KnobValue>) -> Option<f64> {
+        match evaluate(&self.tree, value_of)? {
+            Value::Number(number) => Some(number),
+            Value::Text(_) | Value::Truth(_) => None,
+        }
+    }
+
     /// Whether it holds; none where it names a knob without a value.
     pub fn holds<'a>(&self, value_of: &dyn Fn(&str) -> Option<&'a KnobValue>) -> Option<bool> {
         match evaluate(&self.tree, value_of)? {

@@ -70,6 +70,21 @@ impl Space {
         Ok(space)
     }
 
+    /// Checks an expression that gives a number, such as what a setting costs.
+    ///
+    /// # Errors
+    /// Says what does not fit; `place` is where the expression stands.
+    pub fn check_number(&self, place: &str, expression: &Expression) -> Result<(), SpaceError> {
+        let setting: Vec<(&str, KnobValue)> =
+            self.knobs.iter().flat_map(|knob| knob.domain.values(&knob.name, knob.default)).collect();
+        let kind_of = |name: &str| setting.iter().find(|(other, _)| *other == name).map(|(_, v)| v.kind());
+        expression.check_number(&kind_of).map_err(|problem| SpaceError::Expression {
+            place: place.to_owned(),
+            text: expression.to_string(),
+            problem,
+        })
+    }
+
     /// The knobs, in the order of a point's coordinates.
     pub fn knobs(&self) -> &[Knob] {
         &self.knobs

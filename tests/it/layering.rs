@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, top to bottom: each may use those above it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "units",
     "rng",
     "stats",
@@ -24,6 +24,7 @@ const ORDER: [&str; 22] = [
     "run",
     "trial",
     "controller",
+    "tune",
     "capacity",
     "report",
     "selftest",

@@ -91,11 +91,6 @@ impl Bayes {
         }
     }
 
-    /// The posterior of the log of the objective over encoded points, once something was measured.
-    pub fn model(&self) -> Option<&Gp> {
-        self.model.as_ref()
-    }
-
     fn refit(&mut self) {
         let mut measured = Data::default();
         let mut marks = Data::default();
@@ -265,6 +260,10 @@ impl Tuner for Bayes {
 
     fn recommend(&self) -> Option<Recommendation> {
         self.ranking().into_iter().next()
+    }
+
+    fn model(&self) -> Option<&Gp> {
+        self.model.as_ref()
     }
 
     fn ranking(&self) -> Vec<Recommendation> {

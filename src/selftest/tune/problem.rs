@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::selftest::{SelfTestError, in_parallel};
+use crate::sim::knobs;
 use crate::sim::model::{Disturbance, KvPolicy, Params, StepCost};
 use crate::sim::scenarios::Scenario;
 use crate::sim::traffic::{Shape, Traffic};
 use crate::sim::truth::standing;
 use crate::slo::SloError;
-use crate::space::{KnobSection, KnobValue, Setting, Space};
+use crate::space::{KnobSection, Setting, Space};
 
 /// The knobs: two that matter, one whose words are three kinds of kernels, one that does nothing.
 const KNOBS: &str = "
@@ -114,18 +115,9 @@ fn effective(setting: &Setting) -> Setting {
     setting
 }
 
-/// The server that a setting makes; none where its activations and graphs do not fit into memory.
-fn server(setting: &Setting) -> Option<Params> {
-    let whole = |name: &str| match setting.get(name) {
-        Some(KnobValue::Int(value)) => u32::try_from(*value).unwrap_or(0),
-        _ => 0,
-    };
-    let (seqs, tokens) = (whole("max_num_seqs"), whole("max_num_batched_tokens"));
-    let memory = f64::from(tokens) + 32.0 * f64::from(seqs);
-    if memory > 20_480.0 {
-        return None;
-    }
-    let plain = StepCost {
+/// The server before its knobs are set.
+fn base() -> Params {
+    let cost = StepCost {
         base: 6e-3,
         per_sequence: 60e-6,
         per_kv_token: 4e-8,
@@ -133,33 +125,23 @@ fn server(setting: &Setting) -> Option<Params> {
         pad: 0,
         dip: None,
     };
-    let cost = match setting.get("kernels") {
-        Some(KnobValue::Choice(word)) if word == "long-context" => {
-            StepCost { base: 7.5e-3, per_kv_token: 1.5e-8, ..plain }
-        }
-        Some(KnobValue::Choice(word)) if word == "prefill" => {
-            StepCost { per_sequence: 90e-6, per_prefill_token: 38e-6, ..plain }
-        }
-        _ => plain,
-    };
-    Some(Params {
+    Params {
         cost,
         noise: Disturbance::NONE,
-        max_seqs: seqs,
-        max_batched_tokens: tokens,
-        // What activations take the cache does not have.
-        kv: KvPolicy::Paged { blocks: (12_000.0 - 0.25 * memory) as u64 },
+        max_seqs: 256,
+        max_batched_tokens: 2048,
+        kv: KvPolicy::Paged { blocks: 12_000 },
         prefix_hit: 0.0,
         speculation: None,
         failures: 0.0,
         early_stop: None,
-    })
+    }
 }
 
 /// The goodput at the capacity of a setting, read off between two levels that lie within
 /// [`BRACKET`], of which one meets the SLO and the other misses it.
 fn goodput(setting: &Setting) -> Result<Option<f64>, SloError> {
-    let Some(params) = server(setting) else { return Ok(None) };
+    let Ok(params) = knobs::apply(base(), setting) else { return Ok(None) };
     let lengths = |mean: f64| Shape::Lognormal { mean, cv: 0.6, min: 4, max: (5.0 * mean) as u32 };
     let scenario = Scenario {
         name: "tune",
