@@ -141,7 +141,11 @@ pub fn is_tuning(path: &Path) -> bool {
 
 fn check(plan: &TunePlan) -> anyhow::Result<()> {
     match &plan.plan.target {
-        TargetPlan::Simulated(_) => Ok(()),
+        TargetPlan::Simulated(_) => {
+            let space = plan.space().map_err(complaint)?;
+            Virtual::new(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text))?;
+            Ok(())
+        }
         TargetPlan::Endpoint(_) => {
             let text = "a server that runs already cannot be launched with other settings";
             let hint = "tune the simulated engine (`[target] simulated = \"small\"`); `plimsoll search` measures a \

@@ -6,7 +6,7 @@ use super::bayes::gp::Gp;
 use crate::space::{Axis, KnobValue, Space};
 
 /// Points over which the other knobs are averaged.
-const AVERAGED: usize = 128;
+const AVERAGED: usize = 64;
 /// Most values of a knob that are looked at.
 const VALUES: usize = 9;
 
@@ -20,7 +20,7 @@ pub struct Effect {
     pub curve: Vec<(KnobValue, f64)>,
     /// From the worst to the best value of the curve, as a share.
     pub span: f64,
-    /// Half the width of the model's own uncertainty about a point of the curve (one sd), as a share.
+    /// The model's own uncertainty about `span` (one standard deviation), as a share.
     pub doubt: f64,
     /// The kernel's length scale, in widths of the range (numbers) or its weight (categories).
     pub length: f64,
@@ -29,8 +29,8 @@ pub struct Effect {
 /// The main effect of each knob that has more than one value, the largest first.
 pub fn effects(space: &Space, model: &Gp, seed: u64) -> Vec<Effect> {
     let base = space.sobol(AVERAGED, seed);
-    let value = |point: &Vec<f64>| model.at(&space.encode(point));
-    let mean = base.iter().map(|point| value(point).0).sum::<f64>() / base.len().max(1) as f64;
+    let mean =
+        base.iter().map(|point| model.at(&space.encode(point)).0).sum::<f64>() / base.len().max(1) as f64;
     let mut effects = Vec::new();
     for (axis, knob) in space.knobs().iter().enumerate() {
         let values = match knob.domain.axis() {
@@ -45,41 +45,46 @@ pub fn effects(space: &Space, model: &Gp, seed: u64) -> Vec<Effect> {
         if values.len() < 2 {
             continue;
         }
-        let mut doubt = 0.0_f64;
         let mut curve = Vec::new();
+        let mut means = Vec::new();
         for coordinate in values {
-            let (mut sum, mut variance, mut count) = (0.0, 0.0, 0.0);
-            for point in &base {
-                let mut moved = point.clone();
-                moved[axis] = coordinate;
-                let moved = space.canonical(moved);
-                if space.allows(&moved) && moved[axis] == coordinate {
-                    let (m, v) = value(&moved);
-                    sum += m;
-                    variance += v;
-                    count += 1.0;
+            let places: Vec<Vec<f64>> = base
+                .iter()
+                .filter_map(|point| {
+                    let mut moved = point.clone();
+                    moved[axis] = coordinate;
+                    let moved = space.canonical(moved);
+                    (space.allows(&moved) && moved[axis] == coordinate).then(|| space.encode(&moved))
+                })
+                .collect();
+            if places.is_empty() {
+                continue;
+            }
+            let sum: f64 = places.iter().map(|place| model.at(place).0).sum();
+            let here = sum / places.len() as f64;
+            let shown = knob.domain.values(&knob.name, coordinate);
+            let shown = match shown.as_slice() {
+                [(_, value)] => value.clone(),
+                several => {
+                    let each = several.iter().map(|(name, value)| format!("{name}={value}"));
+                    KnobValue::Choice(each.collect::<Vec<_>>().join(" "))
                 }
-            }
-            if count > 0.0 {
-                doubt = doubt.max((variance / count).sqrt());
-                let shown = knob.domain.values(&knob.name, coordinate);
-                let shown = match shown.as_slice() {
-                    [(_, value)] => value.clone(),
-                    several => KnobValue::Choice(
-                        several
-                            .iter()
-                            .map(|(name, value)| format!("{name}={value}"))
-                            .collect::<Vec<_>>()
-                            .join(" "),
-                    ),
-                };
-                curve.push((shown, (sum / count - mean).exp_m1()));
-            }
+            };
+            curve.push((shown, (here - mean).exp_m1()));
+            means.push((here, places));
         }
-        let (low, high) = curve.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (_, share)| {
-            (low.min(*share), high.max(*share))
-        });
-        let span = if curve.len() < 2 { 0.0 } else { (1.0 + high) / (1.0 + low) - 1.0 };
+        means.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (span, doubt) = match (means.first(), means.last()) {
+            (Some((low, worst)), Some((high, best))) => {
+                let weighted = |places: &[Vec<f64>], sign: f64| {
+                    let weight = sign / places.len() as f64;
+                    places.iter().map(move |place| (weight, place.clone())).collect::<Vec<_>>()
+                };
+                let both = [weighted(best, 1.0), weighted(worst, -1.0)].concat();
+                ((high - low).exp_m1(), model.contrast(&both).1.sqrt())
+            }
+            _ => (0.0, 0.0),
+        };
         let length = model.hyper().lengths[axis];
         effects.push(Effect { knob: knob.name.clone(), curve, span, doubt, length });
     }
@@ -93,14 +98,19 @@ impl Effect {
         let best = self.curve.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let worst = self.curve.iter().min_by(|a, b| a.1.total_cmp(&b.1));
         match (best, worst) {
-            (Some(best), Some(worst)) if self.span >= 0.02 => format!(
-                "`{}` matters: {:.0} % between {} (best) and {} (worst), others averaged",
+            (Some(best), Some(worst)) if self.span >= 0.02 && self.span > 2.0 * self.doubt => format!(
+                "`{}` matters: {:.0} % (± {:.0} %) between {} (best) and {} (worst), others averaged",
                 self.knob,
                 100.0 * self.span,
+                196.0 * self.doubt,
                 best.0,
                 worst.0
             ),
-            _ => format!("`{}` makes no difference that could be seen (under 2 %)", self.knob),
+            _ => format!(
+                "`{}` makes no difference that could be seen (up to {:.0} %)",
+                self.knob,
+                100.0 * (self.span.max(2.0 * self.doubt)).max(0.01)
+            ),
         }
     }
 }

@@ -27,6 +27,11 @@ fn help_of_measure() {
 }
 
 #[test]
+fn help_of_tune() {
+    insta::assert_snapshot!(help(&["tune", "--help"]));
+}
+
+#[test]
 fn help_of_simulate() {
     insta::assert_snapshot!(help(&["simulate", "--help"]));
 }

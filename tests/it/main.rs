@@ -17,3 +17,4 @@ mod simulator_http;
 mod stored_runs;
 mod support;
 mod tls;
+mod tune;

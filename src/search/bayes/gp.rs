@@ -98,6 +98,25 @@ impl Gp {
         (mean, (scale + constant - explained).max(1e-12))
     }
 
+    /// Mean and variance of a weighted sum of the function over places whose weights sum to 0 (a
+    /// difference of means), the places' covariance included.
+    pub fn contrast(&self, places: &[(f64, Vec<f64>)]) -> (f64, f64) {
+        let scale = self.hyper.scale.powi(2);
+        let k = |a: &[f64], b: &[f64]| scale * correlation(&self.axes, &self.hyper.lengths, a, b);
+        let covariances: Vec<f64> = self
+            .places
+            .iter()
+            .map(|seen| places.iter().map(|(weight, place)| weight * k(place, seen)).sum())
+            .collect();
+        let mean: f64 = covariances.iter().zip(&self.weights).map(|(k, w)| k * w).sum();
+        let prior: f64 = places
+            .iter()
+            .map(|(a, place)| places.iter().map(|(b, other)| a * b * k(place, other)).sum::<f64>())
+            .sum();
+        let half = forward(&self.factor, &covariances);
+        (mean, (prior - half.iter().map(|x| x * x).sum::<f64>()).max(0.0))
+    }
+
     /// Log marginal likelihood of the data.
     pub fn evidence(&self) -> f64 {
         self.evidence
@@ -203,6 +222,17 @@ mod tests {
             assert!((mean - value).abs() < 1e-6 && variance < 1e-6);
         }
         assert!(gp.at(&data.places[4]).1 > 0.5);
+    }
+
+    #[test]
+    fn a_contrast_of_two_places_is_the_difference_of_their_means() {
+        let hyper = Hyper { scale: 0.6, lengths: vec![0.4, 1.3], nugget: 0.0009 };
+        let gp = Gp::new(&NUMBERS, hyper, 1.5, 1.0, &data()).unwrap();
+        let (a, b) = (vec![0.1, 0.1], vec![0.6, 0.9]);
+        let (mean, variance) = gp.contrast(&[(1.0, a.clone()), (-1.0, b.clone())]);
+        assert!((mean - (gp.at(&a).0 - gp.at(&b).0)).abs() < 1e-9);
+        assert!(variance > 0.0 && variance < 2.0 * (gp.at(&a).1 + gp.at(&b).1));
+        assert_eq!(gp.contrast(&[(1.0, a.clone()), (-1.0, a)]), (0.0, 0.0));
     }
 
     #[test]

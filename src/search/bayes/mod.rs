@@ -113,7 +113,7 @@ impl Bayes {
         self.works = None;
         if measured.values.len() < self.seen.len() {
             // Where nothing is known a setting is taken to work rather than not.
-            self.works = fit(&self.axes, 0.7, &FEASIBLE, None, &marks);
+            self.works = fit(&self.axes, 0.5, &FEASIBLE, None, &marks);
         }
     }
 
@@ -226,7 +226,13 @@ fn first(space: &Space, launches: usize, seed: u64) -> Vec<Point> {
     let distance = |point: &Point, chosen: &[Point]| {
         let place = space.encode(point);
         let far = |other: &Point| space.distance(&place, &space.encode(other));
-        chosen.iter().map(far).fold(f64::INFINITY, f64::min)
+        let nearest = chosen.iter().map(far).fold(f64::INFINITY, f64::min);
+        // The farthest points of all are the corners, where engines crash or crawl.
+        let face = |(axis, unit): (&Axis, &f64)| match axis {
+            Axis::Number => unit.min(1.0 - unit),
+            Axis::Category(_) => 0.5,
+        };
+        nearest.min(0.15 + 2.0 * axes.iter().zip(&place).map(face).fold(0.5, f64::min))
     };
     while chosen.len() < count {
         let next = pool.iter().filter(|point| !chosen.contains(point)).max_by(|a, b| {

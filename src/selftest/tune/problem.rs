@@ -130,7 +130,7 @@ fn base() -> Params {
         noise: Disturbance::NONE,
         max_seqs: 256,
         max_batched_tokens: 2048,
-        kv: KvPolicy::Paged { blocks: 12_000 },
+        kv: KvPolicy::Paged { blocks: 6_000 },
         prefix_hit: 0.0,
         speculation: None,
         failures: 0.0,
@@ -148,7 +148,7 @@ fn goodput(setting: &Setting) -> Result<Option<f64>, SloError> {
         about: "four knobs",
         params,
         traffic: Traffic::of(lengths(1200.0), lengths(200.0)),
-        slo: vec!["ttft p95 < 600ms", "tpot p95 < 40ms"],
+        slo: vec!["ttft p95 < 800ms", "tpot p95 < 40ms", "stall p95 < 120ms"],
         max_load: MAX_LOAD,
         capacity: 0,
     };
