@@ -33,7 +33,7 @@ pub struct Tune {
     #[arg(long, value_enum)]
     objective: Option<Objective>,
 
-    /// How settings are chosen: bayes (the default), sobol, lhs, random or grid.
+    /// How settings are chosen: bayes (the default), sobol, lhs, random, grid or zip.
     #[arg(long, value_enum)]
     design: Option<DesignName>,
 
@@ -80,6 +80,7 @@ enum DesignName {
     Lhs,
     Random,
     Grid,
+    Zip,
 }
 
 const EXAMPLES: &str = "\
@@ -105,6 +106,7 @@ impl Tune {
                     DesignName::Lhs => Design::Lhs,
                     DesignName::Random => Design::Random,
                     DesignName::Grid => Design::Grid,
+                    DesignName::Zip => Design::Zip,
                 }),
                 launches: self.launches,
                 budget: self.budget,

@@ -15,7 +15,7 @@ use super::ready::{READY, ReadyRecipe};
 use crate::plan::TokenizerPlan;
 use crate::search::tuner::Design;
 use crate::slo::Slo;
-use crate::space::KnobSection;
+use crate::space::{KnobSection, Setting};
 
 /// A search as written in TOML. What is left out takes its default.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -139,11 +139,14 @@ pub struct BudgetSection {
 pub struct TuneSection {
     /// Conditions that every setting keeps: `max_num_batched_tokens >= max_num_seqs`.
     pub constraints: Vec<String>,
+    /// The only settings to try, beside the default: `[{ max_num_seqs = 64 }, ..]`. Knobs that are left
+    /// out are at their defaults.
+    pub settings: Vec<Setting>,
     /// What is best: `goodput` (the default), `concurrency`, or `cost` (the least for a request).
     pub objective: Option<TuneObjective>,
     /// What a setting costs, from its knobs, in any unit: `tensor_parallel_size * data_parallel_size`.
     pub cost: Option<String>,
-    /// `bayes` (the default), `sobol`, `lhs`, `random` or `grid`.
+    /// `bayes` (the default), `sobol`, `lhs`, `random`, `grid` or `zip`.
     pub design: Option<Design>,
     /// Most settings that are tried before the confirmation; 20 if left out.
     pub launches: Option<Count>,

@@ -1,6 +1,6 @@
 //! Designs that are laid out beforehand: grid, Sobol, Latin hypercube, random, lists.
 
-use super::tuner::{Design, Enough, Recommendation, TrialCost, Tried, Tuner, TunerAsk};
+use super::tuner::{Enough, Recommendation, TrialCost, Tried, Tuner, TunerAsk};
 use crate::rng::Stream;
 use crate::space::candidates::shuffle;
 use crate::space::{Point, Space, SpaceError};
@@ -18,15 +18,10 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// The design's settings.
-    pub fn new(design: Design, space: &Space, launches: usize, seed: u64) -> Self {
-        let points = match design {
-            Design::Sobol | Design::Bayes => space.sobol(launches, seed),
-            Design::Lhs => space.latin_hypercube(launches, seed),
-            Design::Random => space.random(launches, seed),
-            Design::Grid => grid(space, launches, seed),
-        };
-        Self::of(space, points, launches)
+    /// The finest cartesian grid that the launches allow, in random order: cut short, it is still
+    /// spread.
+    pub fn grid(space: &Space, launches: usize, seed: u64) -> Self {
+        Self::of(space, grid(space, launches, seed), launches)
     }
 
     /// These settings, as many as the launches allow; the default comes first.
@@ -71,7 +66,6 @@ impl Listed {
     }
 }
 
-/// The finest cartesian grid that the launches allow, in random order: cut short, it is still spread.
 fn grid(space: &Space, launches: usize, seed: u64) -> Vec<Point> {
     let mut grid = space.grid(1);
     for levels in 2..=MOST_LEVELS {
@@ -118,5 +112,69 @@ impl Tuner for Listed {
         let mut ranking: Vec<Recommendation> = self.seen.iter().filter_map(measured).collect();
         ranking.sort_by(|a, b| b.log_value.total_cmp(&a.log_value));
         ranking
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::search::tuner::FailureKind;
+    use crate::space::{KnobSection, show};
+
+    fn space(text: &str) -> Space {
+        let sections: BTreeMap<String, KnobSection> = toml::from_str(text).unwrap();
+        Space::from_sections(&sections, &[]).unwrap()
+    }
+
+    fn asked(tuner: &mut Listed, space: &Space) -> (Vec<String>, Enough) {
+        let mut all = Vec::new();
+        loop {
+            match tuner.ask() {
+                TunerAsk::Done(why) => return (all, why),
+                TunerAsk::Try(point) => {
+                    all.push(show(&space.setting(&point)));
+                    let tried = match all.len() {
+                        2 => Tried::Failed(FailureKind::Start),
+                        n => Tried::Measured { log_value: -(n as f64), variance: 0.01 },
+                    };
+                    tuner.tell(&point, tried, TrialCost::default());
+                }
+            }
+        }
+    }
+
+    const TWO: &str =
+        "[a]\ntype='int'\nvalues=[1,2,3]\ndefault=1\n[b]\ntype='choice'\nvalues=['x','y','z']\ndefault='x'";
+
+    #[test]
+    fn zip_pairs_values_and_the_default_comes_first() {
+        let space = space(TWO);
+        let mut zip = Listed::zip(&space, 10).unwrap();
+        let (all, why) = asked(&mut zip, &space);
+        assert_eq!(all, ["a=1 b=x", "a=2 b=y", "a=3 b=z"]);
+        assert_eq!(why, Enough::AllTried);
+        let best = zip.recommend().unwrap();
+        assert_eq!(show(&space.setting(&best.point)), "a=1 b=x");
+        assert_eq!(zip.ranking().len(), 2, "what failed is never recommended");
+    }
+
+    #[test]
+    fn a_grid_that_is_cut_short_says_so() {
+        let space = space(TWO);
+        let (all, why) = asked(&mut Listed::grid(&space, 5, 1), &space);
+        assert_eq!((all.len(), all[0].as_str(), why), (5, "a=1 b=x", Enough::OutOfLaunches));
+        let (all, why) = asked(&mut Listed::grid(&space, 20, 1), &space);
+        assert_eq!((all.len(), why), (9, Enough::AllTried));
+    }
+
+    #[test]
+    fn settings_that_share_a_launch_stand_together() {
+        let space = space(&format!("{TWO}\nrestart=false"));
+        let (all, _) = asked(&mut Listed::grid(&space, 20, 1), &space);
+        let launches = all.chunk_by(|a, b| a[..3] == b[..3]).count();
+        assert_eq!(launches, 3, "{all:?}");
     }
 }

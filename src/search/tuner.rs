@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::bayes::Bayes;
 use super::bayes::gp::Gp;
 use super::designs::Listed;
-use crate::space::{Point, Space};
+use crate::space::{Point, Space, SpaceError};
 
 /// What a tuner wants next.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,12 +153,27 @@ pub enum Design {
     Random,
     /// Every combination of evenly spaced values, as many as the launches allow, shuffled.
     Grid,
+    /// The first value of each knob with the first of the others, the second with the second, and so
+    /// on; the values must be countable.
+    Zip,
 }
 
 /// A tuner over `space` that tries at most `launches` settings.
-pub fn tuner(design: Design, space: &Space, launches: usize, seed: u64) -> Box<dyn Tuner> {
-    match design {
+///
+/// # Errors
+/// When the design pairs values (zip) and a knob's cannot be counted.
+pub fn tuner(
+    design: Design,
+    space: &Space,
+    launches: usize,
+    seed: u64,
+) -> Result<Box<dyn Tuner>, SpaceError> {
+    Ok(match design {
         Design::Bayes => Box::new(Bayes::new(space.clone(), launches, seed)),
-        other => Box::new(Listed::new(other, space, launches, seed)),
-    }
+        Design::Sobol => Box::new(Listed::of(space, space.sobol(launches, seed), launches)),
+        Design::Lhs => Box::new(Listed::of(space, space.latin_hypercube(launches, seed), launches)),
+        Design::Random => Box::new(Listed::of(space, space.random(launches, seed), launches)),
+        Design::Grid => Box::new(Listed::grid(space, launches, seed)),
+        Design::Zip => Box::new(Listed::zip(space, launches)?),
+    })
 }

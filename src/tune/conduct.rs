@@ -15,7 +15,7 @@ use crate::plan::{Budget, Plan};
 use crate::recipe::TuneObjective;
 use crate::run::{Contents, Cost, RunFolder, Silent};
 use crate::search::race::{Race, Rival};
-use crate::search::tuner::{Enough, FailureKind, Recommendation, TrialCost, Tuner, TunerAsk, tuner};
+use crate::search::tuner::{Enough, FailureKind, Recommendation, TrialCost, Tuner, TunerAsk};
 use crate::search::{self, SearchOutcome};
 use crate::space::{Setting, Space};
 
@@ -76,8 +76,7 @@ impl<L: Launcher> Conduct<'_, L> {
     /// When files cannot be written. A setting that fails is no error.
     pub async fn run(mut self, past: Vec<Entry>) -> Result<TuneDocument, TuneError> {
         let space = self.plan.space()?;
-        let seed = self.plan.plan.seed;
-        let mut tuner = tuner(self.plan.design, &space, self.plan.launches, seed);
+        let mut tuner = self.plan.tuner(&space)?;
         let mut state = State { space, entries: Vec::new(), engine: None };
         for entry in past {
             if entry.role == Role::Explore {

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::error::TuneError;
 use crate::plan::Plan;
 use crate::recipe::{Count, Duration, Purpose, Recipe, RecipeError, TuneObjective};
-use crate::search::tuner::Design;
-use crate::space::{Expression, KnobSection, Setting, Space};
+use crate::search::designs::Listed;
+use crate::search::tuner::{Design, Tuner, tuner};
+use crate::space::{Expression, KnobSection, Setting, Space, show};
 
 /// Settings tried before the confirmation.
 const LAUNCHES: usize = 20;
@@ -33,6 +34,9 @@ pub struct TunePlan {
     pub cost: Option<String>,
     /// Conditions that every setting keeps.
     pub constraints: Vec<String>,
+    /// The only settings that are tried, beside the default, where some are given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
     /// The knobs.
     pub knobs: BTreeMap<String, KnobSection>,
     /// The run of each setting; its seed is the tuning's.
@@ -68,10 +72,11 @@ impl TunePlan {
             objective,
             cost: tune.cost,
             constraints: tune.constraints,
+            settings: tune.settings,
             knobs,
             plan: recipe.into_plan(name, Purpose::Search)?,
         };
-        tuned.space()?;
+        tuned.tuner(&tuned.space()?)?;
         Ok(tuned)
     }
 
@@ -85,6 +90,39 @@ impl TunePlan {
             space.check_number("`tune.cost`", &cost)?;
         }
         Ok(space)
+    }
+
+    /// What chooses the settings.
+    ///
+    /// # Errors
+    /// When a listed setting is not allowed, or the design does not fit the knobs.
+    pub fn tuner(&self, space: &Space) -> Result<Box<dyn Tuner>, TuneError> {
+        if self.settings.is_empty() {
+            return Ok(tuner(self.design, space, self.launches, self.plan.seed)?);
+        }
+        let mut points = Vec::new();
+        for (index, setting) in self.settings.iter().enumerate() {
+            let wrong = |problem: String| {
+                RecipeError::new(format!(
+                    "`tune.settings`, number {} ({}): {problem}",
+                    index + 1,
+                    show(setting)
+                ))
+            };
+            let names: Vec<String> = space.setting(&space.default_point()).into_keys().collect();
+            let unknown = setting
+                .keys()
+                .find(|name| !names.contains(name) && !space.knobs().iter().any(|knob| knob.name == **name));
+            if let Some(name) = unknown {
+                return Err(wrong(format!("no knob is called `{name}`")).into());
+            }
+            let point = space.point(setting).map_err(|error| wrong(error.to_string()))?;
+            if !space.allows(&point) {
+                return Err(wrong("a constraint forbids it".to_owned()).into());
+            }
+            points.push(point);
+        }
+        Ok(Box::new(Listed::of(space, points, self.launches)))
     }
 
     /// What a setting costs: 1 where no cost is given.
@@ -135,6 +173,11 @@ mod tests {
         assert!(
             error(&format!("{knobs}[tune]\nconstraints=['nix > 2']")).contains("no knob is called `nix`")
         );
+        assert_eq!(
+            error(&format!("{knobs}[tune]\nsettings=[{{max_num_seqs=3}}, {{max_num_seqs=10}}]")),
+            "`tune.settings`, number 2 (max_num_seqs=10): knob `max_num_seqs`: 10 is not among the values that it may have"
+        );
+        assert!(error(&format!("{knobs}[tune]\nsettings=[{{nix=3}}]")).ends_with("no knob is called `nix`"));
         let plan = tuned(&format!("{knobs}[tune]\ncost='2 * max_num_seqs'")).unwrap();
         assert_eq!(plan.cost_of(&plan.space().unwrap().setting(&vec![4.0])), 8.0);
     }

@@ -76,7 +76,7 @@ fn what_cannot_be_tuned_is_said_in_a_line_with_the_mend() {
     let folder = tempfile::tempdir().unwrap();
     let recipe = folder.path().join("mine.toml");
     let out = folder.path().join("runs");
-    let mut problem = |text: &str| {
+    let problem = |text: &str| {
         fs::write(&recipe, text).unwrap();
         let (code, stdout, stderr) =
             plimsoll(&["tune", "--recipe", recipe.to_str().unwrap(), "--out", out.to_str().unwrap()]);

@@ -56,9 +56,10 @@ pub fn compare(
 
 /// Searches once.
 pub fn search(problem: &Problem, design: Design, seed: u64) -> TuneRun {
-    let mut tuner = tuner(design, &problem.space, LAUNCHES, seed);
-    let mut noise = Stream::new(seed, "measurement");
     let mut run = TuneRun { value: Vec::new(), crashes: 0 };
+    // None of the designs compared pairs values, which is all that could go wrong.
+    let Ok(mut tuner) = tuner(design, &problem.space, LAUNCHES, seed) else { return run };
+    let mut noise = Stream::new(seed, "measurement");
     while let TunerAsk::Try(point) = tuner.ask() {
         let tried = match problem.goodput(&problem.space.setting(&point)) {
             Some(goodput) => {
