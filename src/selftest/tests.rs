@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
+use crate::search::race::{Race, Rival};
 use crate::sim::scenarios::find;
 use gate::{BOUNDS, broken};
 use peers::bench::{Bench, Start};
@@ -126,4 +127,34 @@ fn a_broken_bound_is_named_with_its_value() {
     assert!(lines[1].contains("seqcliff: the mean number of seconds is 1000000"), "{lines:?}");
     assert!(lines[2].ends_with("did not run"), "{lines:?}");
     assert!(lines[3].contains("the mean coverage"), "{lines:?}");
+}
+
+/// Trials run on `decode`, whose capacity is 109, against a rival.
+fn race(rival: Rival) -> (Race, u32) {
+    let scenario = scenarios::find("decode").unwrap();
+    let slo = Slo::parse(scenario.slo.iter().copied()).unwrap();
+    let session = SimSession::new(scenario.params, scenario.traffic.clone(), 3);
+    let mut trials = Trials::new(session, slo.clone(), Budget::default(), 1, false);
+    let settings = Settings::new(LoadRange { min: 1, max: 1024 }, 0.2, 3);
+    let mut race = Race::new(Box::new(Adaptive::new(slo, settings)), Some(rival));
+    let mut count = 0;
+    while let Ask::Trial(spec) = race.ask() {
+        let finished = ready(trials.run(&spec, &mut |_| {})).unwrap();
+        race.tell(&finished.outcome);
+        count += 1;
+    }
+    (race, count)
+}
+
+#[test]
+fn a_search_that_cannot_win_is_given_up_and_its_bounds_hold_the_truth() {
+    let (lost, trials) = race(Rival::Concurrency(400.0));
+    let (low, high) = lost.abandoned().unwrap();
+    assert!(low <= 109.0 && 109.0 <= high, "{low} {high}");
+    let (won, all) = race(Rival::Concurrency(50.0));
+    assert!(won.abandoned().is_none());
+    assert!(trials < all, "{trials} {all}");
+    let truth = won.answer().goodput.unwrap().requests_per_second;
+    let (low, high) = race(Rival::Goodput(10.0 * truth)).0.abandoned().unwrap();
+    assert!(low <= truth && truth <= high, "{low} {truth} {high}");
 }

@@ -17,7 +17,7 @@ pub enum TuneError {
     #[error(transparent)]
     Space(#[from] SpaceError),
     /// The recipe cannot be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Recipe(#[from] RecipeError),
     /// A run within it cannot be kept.
     #[error(transparent)]
@@ -33,9 +33,6 @@ pub enum TuneError {
         /// What is wrong.
         problem: String,
     },
-    /// There is nothing to launch an engine with.
-    #[error("{0}")]
-    Launcher(String),
 }
 
 impl TuneError {

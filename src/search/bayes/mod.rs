@@ -142,7 +142,7 @@ impl Bayes {
         self.seen.iter().any(|seen| seen.point == *point)
     }
 
-    /// The untried setting that promises most a second, and its expected gain.
+    /// The untried setting that promises most a second, and the largest expected gain of any.
     fn promising(&self, model: &Gp, best: f64) -> Option<(Point, f64)> {
         let any_cheap = self.space.knobs().iter().any(|knob| !knob.restart);
         let score = |point: &Point| {
@@ -178,8 +178,9 @@ impl Bayes {
                 }
             }
         }
-        let best = scored.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some((best.0, best.2.exp()))
+        let gain = scored.iter().map(|(.., gain)| gain.exp()).fold(0.0, f64::max);
+        let (point, ..) = scored.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((point, gain))
     }
 
     fn next(&self) -> TunerAsk {
