@@ -62,7 +62,7 @@ fn list() -> anyhow::Result<String> {
     let mut text = String::new();
     for ready in READY {
         let recipe = Recipe::from_toml(ready.text, ready.name)?;
-        text += &format!("{:<14}{}\n", ready.name, recipe.description.unwrap_or_default());
+        text += &format!("{:<16}{}\n", ready.name, recipe.description.unwrap_or_default());
     }
     Ok(text)
 }
