@@ -190,9 +190,7 @@ impl Space {
                         .enumerate()
                         .any(|(other, k)| k.name == **name && !order.contains(&other))
                 };
-                if !order.contains(&index)
-                    && !knob.only_when.iter().any(|e| e.names().iter().any(|n| waits(n)))
-                {
+                if !order.contains(&index) && !knob.only_when.iter().any(|e| e.names().iter().any(&waits)) {
                     order.push(index);
                 }
             }

@@ -132,9 +132,9 @@ fn cholesky(count: usize, matrix: impl Fn(usize, usize) -> f64) -> Option<Vec<Ve
     let mut rows: Vec<Vec<f64>> = Vec::with_capacity(count);
     for i in 0..count {
         let mut row = Vec::with_capacity(i + 1);
-        for j in 0..i {
-            let product: f64 = row.iter().zip(&rows[j]).map(|(a, b)| a * b).sum();
-            row.push((matrix(i, j) - product) / rows[j][j]);
+        for (j, earlier) in rows.iter().enumerate() {
+            let product: f64 = row.iter().zip(earlier).map(|(a, b): (&f64, &f64)| a * b).sum();
+            row.push((matrix(i, j) - product) / earlier[j]);
         }
         let square = matrix(i, i) - row.iter().map(|x| x * x).sum::<f64>();
         if square.is_nan() || square <= 0.0 {
