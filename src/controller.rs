@@ -73,8 +73,23 @@ pub async fn search<T: Target>(
     spent: Cost,
     observer: &mut dyn Observer,
 ) -> Result<Found, ControllerError> {
-    let mut strategy = search::strategy(plan);
-    replay(strategy.as_mut(), past)?;
+    search_by(search::strategy(plan).as_mut(), plan, target, folder, past, spent, observer).await
+}
+
+/// The same with a strategy of the caller's.
+///
+/// # Errors
+/// As [`search`].
+pub async fn search_by<T: Target>(
+    strategy: &mut dyn Strategy,
+    plan: &Plan,
+    target: &mut T,
+    folder: &mut RunFolder,
+    past: &[TrialOutcome],
+    spent: Cost,
+    observer: &mut dyn Observer,
+) -> Result<Found, ControllerError> {
+    replay(strategy, past)?;
     let mut run = Run {
         plan,
         folder,
@@ -89,7 +104,7 @@ pub async fn search<T: Target>(
         },
         flagged: HashSet::new(),
     };
-    let (cut_short, late) = run.drive(strategy.as_mut(), target).await?;
+    let (cut_short, late) = run.drive(strategy, target).await?;
     if let Some(telemetry) = run.telemetry.take() {
         run.folder.telemetry(telemetry.take_lines())?;
     }

@@ -23,6 +23,7 @@ pub mod stats;
 pub mod target;
 pub mod telemetry;
 pub mod trial;
+pub mod tune;
 pub mod units;
 pub mod verdict;
 pub mod workload;

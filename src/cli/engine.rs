@@ -301,7 +301,7 @@ fn lock(plan: &Plan, run: &Path, force: bool) -> anyhow::Result<Result<Option<En
 }
 
 /// Turns true at the first Ctrl-C; the second ends the process at once.
-fn interrupts() -> watch::Receiver<bool> {
+pub fn interrupts() -> watch::Receiver<bool> {
     let (tell, told) = watch::channel(false);
     tokio::spawn(async move {
         while tokio::signal::ctrl_c().await.is_ok() {

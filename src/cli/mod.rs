@@ -17,6 +17,7 @@ mod search;
 mod selftest;
 mod simulate;
 mod stored;
+mod tune;
 mod verify;
 mod watch;
 
@@ -50,6 +51,7 @@ enum Command {
     Search(Box<search::Search>),
     Measure(Box<measure::Measure>),
     Check(Box<check::Check>),
+    Tune(tune::Tune),
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
@@ -94,6 +96,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Search(search) => search.run(),
         Command::Measure(measure) => measure.run(),
         Command::Check(check) => check.run(),
+        Command::Tune(tune) => tune.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),

@@ -1,10 +1,13 @@
 //! `plimsoll selftest`.
 
+use std::path::PathBuf;
+
+use anyhow::Context;
 use clap::Args;
 use plimsoll::recipe::{Count, Precision};
 use plimsoll::selftest::pairs::{self, GateOptions};
 use plimsoll::selftest::rate::{self, RateOptions};
-use plimsoll::selftest::{self, Options, Progress, gate};
+use plimsoll::selftest::{self, Options, Progress, gate, tune};
 use plimsoll::sim::scenarios::{self, Scenario};
 
 use super::complaint::Complaint;
@@ -63,6 +66,15 @@ pub struct SelfTest {
     #[arg(long, value_name = "PERCENT", requires = "gate")]
     max_loss: Option<Precision>,
 
+    /// Hold the tuner, instead of the search, against an engine with four knobs in virtual time; beside
+    /// it Sobol, random and grid.
+    #[arg(long, conflicts_with_all = ["quick", "scenario", "precision", "peers", "peer_searches"])]
+    tune: bool,
+
+    /// Write the true goodput of every setting of that engine into a JSON file.
+    #[arg(long, value_name = "FILE", requires = "tune")]
+    table: Option<PathBuf>,
+
     /// Print the result as JSON on stdout instead of the table.
     #[arg(long)]
     json: bool,
@@ -74,7 +86,8 @@ Examples:
   plimsoll selftest --rate --searches 100
   plimsoll selftest --scenario decode,seqcliff --searches 50 --peers
   plimsoll selftest --gate --scenario decode-quiet --searches 1000
-  plimsoll selftest --anew --searches 200";
+  plimsoll selftest --anew --searches 200
+  plimsoll selftest --tune --searches 100";
 
 impl SelfTest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -86,6 +99,9 @@ impl SelfTest {
         }
         if self.anew {
             return self.judged_anew();
+        }
+        if self.tune {
+            return self.run_tune();
         }
         let options = if self.quick { gate::quick() } else { self.options() };
         let result = selftest::run(&options, &mut |Progress { done: (done, of), tally }| {
@@ -111,8 +127,28 @@ impl SelfTest {
         let result = rate::run(RateOptions { searches, first_seed, precision }, &mut |case| {
             eprintln!("{}: {} searches", case.tally.scenario, case.tally.searches);
         })?;
+        self.show(&result)
+    }
+
+    fn run_tune(&self) -> anyhow::Result<ExitCode> {
+        eprintln!("computing the true goodput of every setting");
+        let problem = tune::Problem::compute()?;
+        if let Some(path) = &self.table {
+            let rows: Vec<&tune::Row> = problem.rows().collect();
+            std::fs::write(path, serde_json::to_string(&rows)? + "\n")
+                .with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
+        let options = self.options();
+        let searches = self.searches.map_or(100, |Count(count)| count as usize);
+        let result = tune::compare(&problem, searches, options.first_seed, &mut |tally| {
+            eprintln!("{}: {} searches", tally.method, tally.searches);
+        });
+        self.show(&result)
+    }
+
+    fn show<T: serde::Serialize + std::fmt::Display>(&self, result: &T) -> anyhow::Result<ExitCode> {
         output::print(&if self.json {
-            serde_json::to_string_pretty(&result)? + "\n"
+            serde_json::to_string_pretty(result)? + "\n"
         } else {
             result.to_string()
         })?;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use plimsoll::run::Contents;
 
-use super::block_on;
 use super::complaint::Complaint;
 use super::engine::{self, Settings};
 use super::exit::ExitCode;
+use super::{block_on, tune};
 
 /// A run of a closed loop, for commands whose statistics are those of concurrent requests.
 pub fn closed_loop(run: &Path, command: &str) -> anyhow::Result<Contents> {
@@ -70,6 +70,9 @@ impl Stored {
 impl Resume {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if tune::is_tuning(&self.stored.run) {
+            return tune::resume(&self.stored.run, self.stored.settings(self.force));
+        }
         block_on(engine::resume(&self.stored.run, self.stored.settings(self.force)))
     }
 }

@@ -42,5 +42,5 @@ pub use ready::{READY, ReadyRecipe};
 pub use resolve::{Purpose, choose_preset};
 pub use written::{
     BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TelemetrySection,
-    TrialSection, WorkloadSection,
+    TrialSection, TuneObjective, TuneSection, WorkloadSection,
 };

@@ -10,7 +10,7 @@ pub struct ReadyRecipe {
 }
 
 /// All of them, the general ones first.
-pub const READY: [ReadyRecipe; 11] = [
+pub const READY: [ReadyRecipe; 12] = [
     ReadyRecipe { name: "chat", text: include_str!("../../recipes/chat.toml") },
     ReadyRecipe { name: "long-context", text: include_str!("../../recipes/long-context.toml") },
     ReadyRecipe { name: "batch", text: include_str!("../../recipes/batch.toml") },
@@ -28,6 +28,7 @@ pub const READY: [ReadyRecipe; 11] = [
         text: include_str!("../../recipes/llama-server-managed.toml"),
     },
     ReadyRecipe { name: "simulated-managed", text: include_str!("../../recipes/simulated-managed.toml") },
+    ReadyRecipe { name: "simulated-tune", text: include_str!("../../recipes/simulated-tune.toml") },
 ];
 
 impl ReadyRecipe {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::choice::{ApiName, ArrivalsName, EngineName, StrategyName, Tokenizer};
 use super::engine::EngineSection;
@@ -14,7 +14,9 @@ use super::locate;
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::ready::{READY, ReadyRecipe};
 use crate::plan::{GpuChoice, TokenizerPlan};
+use crate::search::tuner::Design;
 use crate::slo::Slo;
+use crate::space::{KnobSection, Setting};
 
 /// A search as written in TOML. What is left out takes its default.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -43,6 +45,10 @@ pub struct Recipe {
     pub engine: EngineSection,
     /// What is looked at beside the requests.
     pub telemetry: TelemetrySection,
+    /// The engine's knobs that `plimsoll tune` may turn, by name.
+    pub knobs: BTreeMap<String, KnobSection>,
+    /// How the knobs are searched.
+    pub tune: TuneSection,
 }
 
 /// The server under test: a live endpoint (`url`) or the simulated engine (`simulated`).
@@ -148,6 +154,43 @@ pub struct TelemetrySection {
     pub gpu: Option<GpuChoice>,
     /// URL of a DCGM exporter that tells of the server's GPUs instead.
     pub dcgm: Option<String>,
+}
+
+/// How `plimsoll tune` searches the knobs.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TuneSection {
+    /// Conditions that every setting keeps: `max_num_batched_tokens >= max_num_seqs`.
+    pub constraints: Vec<String>,
+    /// The only settings to try, beside the default: `[{ max_num_seqs = 64 }, ..]`. Knobs that are left
+    /// out are at their defaults.
+    pub settings: Vec<Setting>,
+    /// What is best: `goodput` (the default), `concurrency`, or `cost` (the least for a request).
+    pub objective: Option<TuneObjective>,
+    /// What a setting costs, from its knobs, in any unit: `tensor_parallel_size * data_parallel_size`.
+    pub cost: Option<String>,
+    /// `bayes` (the default), `sobol`, `lhs`, `random`, `grid` or `zip`.
+    pub design: Option<Design>,
+    /// Most settings that are tried before the confirmation; 20 if left out.
+    pub launches: Option<Count>,
+    /// Longest that all may take; no bound if left out.
+    pub budget: Option<Duration>,
+    /// Times that best and default are measured again at the end, in turns; 3 if left out, 0 for
+    /// none.
+    pub confirmations: Option<u32>,
+}
+
+/// What is best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TuneObjective {
+    /// The most requests a second within the SLO.
+    #[default]
+    Goodput,
+    /// The most concurrent requests within the SLO.
+    Concurrency,
+    /// The least cost for a request within the SLO.
+    Cost,
 }
 
 /// A recipe with the name of its run folders.
@@ -284,7 +327,18 @@ impl Recipe {
             budget.requests,
             telemetry.gpu,
             telemetry.dcgm,
+            tune.objective,
+            tune.cost,
+            tune.design,
+            tune.launches,
+            tune.budget,
+            tune.confirmations,
         );
+        if !flags.tune.constraints.is_empty() {
+            self.tune.constraints = flags.tune.constraints;
+        }
+        // A knob of the flags replaces the recipe's of the same name.
+        self.knobs.extend(flags.knobs);
         self
     }
 

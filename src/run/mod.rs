@@ -37,7 +37,7 @@ pub use folder::{RunFolder, write_file};
 pub use journal::{Cost, Event, JOURNAL_VERSION, Started};
 pub use observer::{Observer, Progress, Silent};
 pub use records::Frame;
-pub use secrets::SECRET;
+pub use secrets::{SECRET, left_out, without_secrets};
 
 /// Name of the plan within a run folder.
 pub const PLAN_FILE: &str = "plan.toml";

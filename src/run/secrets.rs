@@ -10,7 +10,7 @@ pub const SECRET: &str = "<secret>";
 /// The plan as it may be written to a file: the values of headers, body fields and URL parts that
 /// carry a secret are replaced by [`SECRET`]. A value that only names an environment variable
 /// (`${NAME}`, `Bearer ${NAME}`) stays.
-pub(super) fn without_secrets(plan: &Plan) -> Plan {
+pub fn without_secrets(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     if let TargetPlan::Endpoint(endpoint) = &mut plan.target {
         endpoint.url = hide_in_url(&endpoint.url);
@@ -58,7 +58,7 @@ pub(super) fn hide_in_json(value: &mut Value) {
 }
 
 /// The places in a plan that was read from a run folder whose secrets must be given anew.
-pub(super) fn left_out(plan: &Plan) -> Vec<String> {
+pub fn left_out(plan: &Plan) -> Vec<String> {
     let mut places = Vec::new();
     if let TargetPlan::Endpoint(endpoint) = &plan.target {
         if endpoint.url.contains(SECRET) {

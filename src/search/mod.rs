@@ -6,16 +6,22 @@
 
 pub mod adaptive;
 pub mod answer;
+pub mod bayes;
 pub mod bisect;
 pub mod bottleneck;
+pub mod confirm;
+pub mod designs;
 mod evidence;
 pub mod gate;
 pub mod grid;
+pub mod importance;
 pub mod judge;
+pub mod race;
 pub mod rate;
 #[cfg(test)]
 mod tests;
 pub mod trial;
+pub mod tuner;
 
 pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};

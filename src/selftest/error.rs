@@ -21,4 +21,7 @@ pub enum SelfTestError {
     /// The peers' methods judge percentiles of latencies only.
     #[error("the peers cannot judge `{0}`: they know percentiles of a request's latencies only")]
     NotAPercentile(String),
+    /// The tuner's own problem is broken.
+    #[error("the tuner's problem cannot be posed: {0}")]
+    Problem(String),
 }

@@ -23,6 +23,7 @@ mod report;
 pub mod tally;
 #[cfg(test)]
 mod tests;
+pub mod tune;
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
+use crate::search::race::{Race, Rival};
 use crate::sim::scenarios::find;
 use gate::{BOUNDS, broken};
 use peers::bench::{Bench, Start};
@@ -154,4 +155,34 @@ fn a_run_judged_anew_agrees_with_a_fresh_search() {
     let tally = pairs::anew(&scenario, &["ttft p95 < 1s", "tpot p95 < 31ms"], 12, 1).unwrap();
     assert!(tally.agree >= 11 && tally.anew_covers >= 9, "{tally:?}");
     assert!(tally.bias.abs() < 0.1 && tally.within >= 6, "{tally:?}");
+}
+
+/// Trials run on `decode`, whose capacity is 109, against a rival.
+fn race(rival: Rival) -> (Race, u32) {
+    let scenario = scenarios::find("decode").unwrap();
+    let slo = Slo::parse(scenario.slo.iter().copied()).unwrap();
+    let session = SimSession::new(scenario.params, scenario.traffic.clone(), 3);
+    let mut trials = Trials::new(session, slo.clone(), Budget::default(), 1, false);
+    let settings = Settings::new(LoadRange { min: 1, max: 1024 }, 0.2, 3);
+    let mut race = Race::new(Box::new(Adaptive::new(slo, settings)), Some(rival));
+    let mut count = 0;
+    while let Ask::Trial(spec) = race.ask() {
+        let finished = ready(trials.run(&spec, &mut |_| {})).unwrap();
+        race.tell(&finished.outcome);
+        count += 1;
+    }
+    (race, count)
+}
+
+#[test]
+fn a_search_that_cannot_win_is_given_up_and_its_bounds_hold_the_truth() {
+    let (lost, trials) = race(Rival::Concurrency(400.0));
+    let (low, high) = lost.abandoned().unwrap();
+    assert!(low <= 109.0 && 109.0 <= high, "{low} {high}");
+    let (won, all) = race(Rival::Concurrency(50.0));
+    assert!(won.abandoned().is_none());
+    assert!(trials < all, "{trials} {all}");
+    let truth = won.answer().goodput.unwrap().requests_per_second;
+    let (low, high) = race(Rival::Goodput(10.0 * truth)).0.abandoned().unwrap();
+    assert!(low <= truth && truth <= high, "{low} {truth} {high}");
 }

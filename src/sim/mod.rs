@@ -5,6 +5,7 @@
 
 pub mod fleet;
 pub mod http;
+pub mod knobs;
 pub mod model;
 pub mod open_loop;
 pub mod presets;

@@ -3,7 +3,7 @@
 use crate::loadgen::session::{Excess, Session, SessionEvent, Wake};
 use crate::sim::scenarios::Scenario;
 use crate::sim::session::{SimSession, ready};
-use crate::slo::{Objective, Slo, SloError};
+use crate::slo::{Metric, Objective, Slo, SloError};
 
 /// How a long run at one level stands to the SLO.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,11 @@ pub struct Truth {
 /// When the scenario's SLO cannot be read.
 pub fn standing(scenario: &Scenario, level: u32, requests: u32, seed: u64) -> Result<Standing, SloError> {
     let slo = Slo::parse(scenario.slo.iter().copied())?;
-    let mut session = SimSession::new(scenario.params, scenario.traffic.clone(), seed);
+    let of_gaps = |metric: Metric| !matches!(metric, Metric::Ttft | Metric::Tpot | Metric::E2e);
+    // Records of gaps cost as much again, so they are kept only where an objective needs them.
+    let gaps = slo.objectives.iter().any(|objective| of_gaps(objective.metric));
+    let new = if gaps { SimSession::with_gaps } else { SimSession::new };
+    let mut session = new(scenario.params, scenario.traffic.clone(), seed);
     let until = |ended| Wake { at: f64::INFINITY, ended, first_tokens: u32::MAX };
     // A session with users always has something to wait for, so `advance` cannot fail.
     let run = |session: &mut SimSession, wake| drop(ready(session.advance(wake)));

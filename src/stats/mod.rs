@@ -12,5 +12,6 @@ pub mod growth;
 pub mod isotonic;
 pub mod monotone;
 pub mod mser;
+pub mod optim;
 pub mod quantile;
 pub mod special;

@@ -32,6 +32,11 @@ fn help_of_check() {
 }
 
 #[test]
+fn help_of_tune() {
+    insta::assert_snapshot!(help(&["tune", "--help"]));
+}
+
+#[test]
 fn help_of_simulate() {
     insta::assert_snapshot!(help(&["simulate", "--help"]));
 }
@@ -58,7 +63,10 @@ fn help_of_watch() {
 
 #[test]
 fn each_commands_help_has_an_example() {
-    for command in ["search", "measure", "check", "simulate", "recipes", "selftest", "report", "watch"] {
+    for command in [
+        "search", "measure", "check", "tune", "plan", "analyze", "compare", "gate", "simulate", "recipes",
+        "selftest", "report", "watch",
+    ] {
         assert!(help(&[command, "--help"]).contains(&format!("  plimsoll {command}")), "{command}");
     }
 }

@@ -25,4 +25,5 @@ mod simulator_http;
 mod stored_runs;
 mod support;
 mod tls;
+mod tune;
 mod watch;

@@ -37,7 +37,7 @@ const RETRIES: u32 = 3;
 pub(crate) const NOT_MONOTONE: &str = "not monotone:";
 
 /// Margin (log scale) from which a measuring trial plainly meets or misses.
-const PLAIN: f64 = 0.2;
+pub(super) const PLAIN: f64 = 0.2;
 /// Below this level a counted trial is smaller: a user more is a large step, so misses come in
 /// masses or not at all.
 const FEW_USERS: u32 = 16;
