@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::slo::Slo;
+use crate::stats::sequential::GateTest;
 use crate::workload::ArrivalProcess;
 
 pub use command::{Launching, TemplateError, shown};
@@ -206,7 +207,7 @@ pub enum StrategyPlan {
     /// Trials around a baseline's capacity until a sequential test decides whether it is kept.
     Gate {
         /// The test.
-        test: crate::search::gate::GateTest,
+        test: GateTest,
     },
 }
 

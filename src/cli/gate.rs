@@ -9,8 +9,9 @@ use plimsoll::report::gate::GateDocument;
 use plimsoll::report::{Document, write_all};
 use plimsoll::run::Contents;
 use plimsoll::search::adaptive::posterior::Crossing;
-use plimsoll::search::gate::{Gate as Strategist, GateDecision, GateTest, Known};
+use plimsoll::search::gate::{Gate as Strategist, known};
 use plimsoll::search::{Place, SearchOutcome, Strategy, TrialKind, TrialOutcome, judge};
+use plimsoll::stats::sequential::{GateDecision, GateTest};
 
 use super::complaint::Complaint;
 use super::exit::ExitCode;
@@ -143,7 +144,7 @@ impl Gate {
         };
         let share = |Precision(share): Precision| share;
         let test = GateTest {
-            baseline: Known::of(&crossing),
+            baseline: known(&crossing),
             max_loss: share(self.max_loss),
             false_alarms: share(self.false_alarms),
             misses: share(self.misses),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::search::gate::{GateDecision, GateTest, Known};
+use crate::stats::sequential::{GateDecision, GateTest, Known};
 use crate::units::{Seconds, significant};
 
 /// The result of a gate.

@@ -27,7 +27,7 @@ pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
 pub use bisect::Bisect;
 pub use bottleneck::{Bottleneck, BottleneckKind, Confidence, bottleneck};
-pub use gate::{Gate, GateDecision, GateTest};
+pub use gate::Gate;
 pub use grid::Grid;
 pub use judge::{Judged, Place, judge};
 pub use rate::RateSearch;

@@ -9,11 +9,12 @@ use crate::loadgen::record::RequestRecord;
 use crate::plan::{Budget, LoadRange};
 use crate::search::adaptive::Adaptive;
 use crate::search::adaptive::settings::Settings;
-use crate::search::gate::{Gate, GateDecision, GateTest, Known};
+use crate::search::gate::{Gate, known};
 use crate::search::{Ask, Judged, Place, Strategy, TrialOutcome, judge};
 use crate::sim::scenarios::Scenario;
 use crate::sim::session::{SimSession, ready};
 use crate::slo::{Slo, SloError};
+use crate::stats::sequential::{GateDecision, GateTest};
 use crate::trial::Trials;
 use crate::units::Interval;
 
@@ -75,7 +76,7 @@ pub fn gates(scenario: &Scenario, options: &GateOptions) -> Result<GateTally, Sl
             return Ok(None);
         };
         let test = GateTest {
-            baseline: Known::of(&crossing),
+            baseline: known(&crossing),
             max_loss: options.max_loss,
             false_alarms: options.rates.0,
             misses: options.rates.1,

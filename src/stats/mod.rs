@@ -14,4 +14,5 @@ pub mod monotone;
 pub mod mser;
 pub mod optim;
 pub mod quantile;
+pub mod sequential;
 pub mod special;

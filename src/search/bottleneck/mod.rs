@@ -357,7 +357,9 @@ fn by_server(server: &ServerView, binding: Binding, near: &Level, shares: &Share
             .extend(server.queue.map(|queue| format!("a request queues for {} on average", Seconds(queue))));
         return Some(Found::new(SequenceCap, Confidence::High, evidence));
     }
+    // Where requests wait in the server, what it tells lags behind what is in flight.
     if binding == Binding::First
+        && !queued
         && let (Some(seen), Some(told)) = (near.ttft, server.ttft)
         && seen - told > (BETWEEN.0 * seen).max(BETWEEN.1)
     {
