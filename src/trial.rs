@@ -12,7 +12,7 @@ pub use open::OpenLoad;
 use crate::loadgen::record::{Phase, RequestRecord};
 use crate::loadgen::session::{Excess, InFlight, Session, SessionError, SessionEvent, Wake};
 use crate::metrics::reading::{Samples, readings};
-use crate::metrics::{Counts, Summary};
+use crate::metrics::{Counts, Summary, token_time};
 use crate::plan::Budget;
 use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::Slo;
@@ -420,6 +420,7 @@ impl<S: Session> Trials<S> {
             completion_rate: flow.rate,
             mean_ttft: flow.mean_ttft,
             mean_e2e: flow.mean_e2e,
+            token_time: token_time(measured),
             good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32)
                 / window,
             summary,

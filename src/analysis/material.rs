@@ -3,7 +3,7 @@
 use crate::loadgen::record::RequestRecord;
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::metrics::reading::{Samples, readings};
-use crate::metrics::{Counts, Summary};
+use crate::metrics::{Counts, Summary, token_time};
 use crate::plan::LoadRange;
 use crate::search::{Judged, StopRule, TrialKind, TrialOutcome, TrialSpec, judge};
 use crate::slo::Slo;
@@ -126,6 +126,7 @@ impl Trial {
             completion_rate: ttfts.len() as f64 / window,
             mean_ttft: mean(&ttfts),
             mean_e2e: mean(&e2es),
+            token_time: token_time(measured),
             good_rate: measured.iter().filter(|record| slo.is_good(record)).count() as f64 / window,
             summary: if summarise { Summary::of(slo, measured, window) } else { Summary::default() },
             server: None,

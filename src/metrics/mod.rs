@@ -7,4 +7,4 @@ pub mod summary;
 mod tests;
 
 pub use reading::{Samples, readings};
-pub use summary::{Counts, Distribution, Summary};
+pub use summary::{Counts, Distribution, Summary, token_time};

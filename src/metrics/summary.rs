@@ -142,6 +142,14 @@ impl Distribution {
     }
 }
 
+/// Median time of an output token of the completed requests, seconds.
+pub fn token_time(records: &[RequestRecord]) -> Option<f64> {
+    let done = records.iter().filter(|record| record.is_completed());
+    let mut times: Vec<f64> = done.filter_map(RequestRecord::tpot).filter(|time| *time > 0.0).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    (!times.is_empty()).then(|| quantile(&times, 0.5))
+}
+
 impl Summary {
     /// The figures of the measured requests that ended within a window of `window` seconds, in the
     /// order in which they ended. Latencies and tokens are those of completed requests; failed ones

@@ -10,7 +10,8 @@ use crate::plan::{
     TelemetryPlan, TokenizerPlan, TrialPlan, WorkloadPlan,
 };
 use crate::search::{
-    Answer, Boundary, Goodput, SearchOutcome, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec,
+    Answer, Boundary, Goodput, Resolution, SearchOutcome, Settle, StopRule, TrialKind, TrialOutcome,
+    TrialSpec,
 };
 use crate::slo::{Metric, Objective, Op, RequestLimit, Slo, Stat};
 use crate::units::{Interval, Load};
@@ -150,6 +151,7 @@ pub(crate) fn outcome(id: u32, load: u32, kind: TrialKind) -> TrialOutcome {
         completion_rate: rate,
         mean_ttft: Some(ttft * 0.68),
         mean_e2e: Some(e2e),
+        token_time: None,
         good_rate: 1.0,
         arrivals: None,
         summary: Summary {
@@ -211,6 +213,13 @@ pub(crate) fn answer() -> Answer {
         goodput: Some(Goodput {
             requests_per_second: 10.4,
             interval: Some(Interval { low: 10.1, high: Some(10.8), confidence: 0.95 }),
+        }),
+        resolution: Some(Resolution {
+            width: 0.095,
+            measured_seconds: 70.0,
+            floor: Some(0.061),
+            slow_noise: Some(0.021),
+            slow_noise_seconds: Some(10.0),
         }),
         notes: vec!["the server drifted by 1.2 % during the search; the interval allows for it".to_owned()],
     }

@@ -42,6 +42,30 @@ pub struct Goodput {
     pub interval: Option<Interval>,
 }
 
+/// How finely a boundary is known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Resolution {
+    /// Width of the interval relative to the load.
+    pub width: f64,
+    /// Time that the trials near the boundary have measured, seconds.
+    pub measured_seconds: f64,
+    /// Width that no method can beat in that time, as the server's own slow noise allows no better;
+    /// absent where that noise is not known.
+    pub floor: Option<f64>,
+    /// Sd of the slow noise as estimated, log scale.
+    pub slow_noise: Option<f64>,
+    /// Its correlation time, seconds.
+    pub slow_noise_seconds: Option<f64>,
+}
+
+impl Resolution {
+    /// Further seconds of measuring for an interval of this width: what is independent between trials
+    /// shrinks with the square root of the time.
+    pub fn seconds_for(&self, width: f64) -> f64 {
+        self.measured_seconds * ((self.width / width.max(1e-6)).powi(2) - 1.0).max(0.0)
+    }
+}
+
 /// The answer of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
@@ -65,6 +89,9 @@ pub struct Answer {
     pub binding_probability: Option<f64>,
     /// Requests a second within the SLO at `load`.
     pub goodput: Option<Goodput>,
+    /// How finely `load` is known, and what finer would cost; absent where it was not estimated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
     /// What the reader should know beside the figures.
     pub notes: Vec<String>,
 }

@@ -120,6 +120,11 @@ impl Evidence {
         }
     }
 
+    /// Forgets all trials.
+    pub fn forget(&mut self) {
+        self.levels.clear();
+    }
+
     /// Valid trials at a level.
     pub fn trials_at(&self, level: u32) -> u32 {
         self.levels.get(&level).map_or(0, |level| level.trials)
@@ -229,6 +234,7 @@ impl Evidence {
             binding_objective: binding,
             binding_probability: None,
             goodput: met.and_then(|level| self.goodput(level)),
+            resolution: None,
             notes: self.notes(),
         }
     }

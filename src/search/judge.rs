@@ -132,6 +132,7 @@ fn empty(outcome: SearchOutcome) -> Answer {
         binding_objective: None,
         binding_probability: None,
         goodput: None,
+        resolution: None,
         notes: Vec::new(),
     }
 }

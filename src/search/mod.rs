@@ -24,7 +24,7 @@ pub mod trial;
 pub mod tuner;
 
 pub use adaptive::Adaptive;
-pub use answer::{Answer, Boundary, Goodput, SearchOutcome};
+pub use answer::{Answer, Boundary, Goodput, Resolution, SearchOutcome};
 pub use bisect::Bisect;
 pub use bottleneck::{Bottleneck, BottleneckKind, Confidence, bottleneck};
 pub use gate::Gate;

@@ -285,6 +285,7 @@ mod tests {
             completion_rate: rate.min(capacity * 1.3),
             mean_ttft: Some(0.1),
             mean_e2e: Some(1.0),
+            token_time: None,
             good_rate: rate,
             summary: Default::default(),
             arrivals: Some(ArrivalFigures { unstable, ..ArrivalFigures::default() }),

@@ -58,6 +58,7 @@ fn outcome(id: u32, spec: TrialSpec, verdict: Verdict, readings: Vec<Reading>) -
         completion_rate: level,
         mean_ttft: Some(0.2),
         mean_e2e: Some(1.0),
+        token_time: None,
         good_rate: 1.0,
         arrivals: None,
         summary: Summary { goodput: level, window: 8.0, ..Summary::default() },

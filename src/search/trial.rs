@@ -175,6 +175,9 @@ pub struct TrialOutcome {
     pub mean_ttft: Option<f64>,
     /// Mean end-to-end latency of the samples, seconds.
     pub mean_e2e: Option<f64>,
+    /// Median time of an output token of its completed requests, seconds.
+    #[serde(default)]
+    pub token_time: Option<f64>,
     /// Requests a second that keep every limit, over the measured window.
     pub good_rate: f64,
     /// The figures.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::search::race::{Race, Rival};
 use crate::sim::scenarios::find;
+
 use gate::{BOUNDS, broken};
 use peers::bench::{Bench, Start};
 
@@ -155,6 +156,46 @@ fn a_run_judged_anew_agrees_with_a_fresh_search() {
     let tally = pairs::anew(&scenario, &["ttft p95 < 1s", "tpot p95 < 31ms"], 12, 1).unwrap();
     assert!(tally.agree >= 11 && tally.anew_covers >= 9, "{tally:?}");
     assert!(tally.bias.abs() < 0.1 && tally.within >= 6, "{tally:?}");
+}
+
+/// What searches of `scenario` say of drift, and their estimates.
+fn drift_notes(scenario: &Scenario, precision: f64, seeds: std::ops::Range<u64>) -> Vec<(bool, u32, f64)> {
+    let slo = Slo::parse(scenario.slo.iter().copied()).unwrap();
+    let said = in_parallel(seeds.clone().count(), |index| {
+        let seed = seeds.start + index as u64;
+        let settings = Settings::new(LoadRange { min: 1, max: 1024 }, precision, seed);
+        let mut strategy = Adaptive::new(slo.clone(), settings);
+        let said = search(scenario, seed, &mut strategy, |_| {})?;
+        let noticed = strategy.answer().notes.iter().any(|note| note.contains("(drift)"));
+        Ok::<_, SloError>((noticed, said.estimate, said.seconds))
+    });
+    said.unwrap()
+}
+
+#[test]
+fn a_server_that_is_swapped_for_a_slower_one_is_noticed_and_measured_anew() {
+    let mut scenario = scenarios::find("decode").unwrap();
+    scenario.params.noise.swap_at = 150.0;
+    scenario.params.noise.swap_factor = 1.2;
+    let said = drift_notes(&scenario, 0.1, 0..24);
+    // A search that is over soon after the swap has measured the old server.
+    let long: Vec<bool> = said.iter().filter(|said| said.2 > 220.0).map(|said| said.0).collect();
+    let noticed = long.iter().filter(|noticed| **noticed).count();
+    assert!(long.len() >= 12 && noticed * 10 >= long.len() * 9, "{said:?}");
+    // A server a fifth slower carries 85 (`sim::truth` with `swap_at` 0), the one before 109.
+    let of_the_new: Vec<f64> =
+        said.iter().filter(|said| said.0).map(|said| f64::from(said.1) / 85.0).collect();
+    let mean = of_the_new.iter().sum::<f64>() / of_the_new.len() as f64;
+    assert!((mean - 1.0).abs() < 0.06, "{mean} {said:?}");
+}
+
+#[test]
+fn steady_servers_are_not_said_to_drift() {
+    for name in ["decode", "seqcliff", "kvcliff", "decodeOU120", "bimodal"] {
+        let said = drift_notes(&scenarios::find(name).unwrap(), 0.2, 100..120);
+        let alarms = said.iter().filter(|said| said.0).count();
+        assert!(alarms <= 1, "{name}: {alarms}");
+    }
 }
 
 /// Trials run on `decode`, whose capacity is 109, against a rival.

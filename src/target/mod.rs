@@ -54,9 +54,7 @@ pub trait Target {
     async fn open(&mut self, clock: f64, first_request: u64) -> Result<Self::Session, TargetError>;
 
     /// How the endpoint is reached, where there is one: its metrics are looked for there.
-    fn client(&self) -> Option<&ClientOptions> {
-        None
-    }
+    fn client(&self) -> Option<&ClientOptions>;
 
     /// What is measured, for the run folder. It holds no secrets.
     fn describe(&self) -> serde_json::Value;

@@ -126,6 +126,10 @@ impl Target for VirtualTarget {
         Ok(session)
     }
 
+    fn client(&self) -> Option<&crate::loadgen::ClientOptions> {
+        None
+    }
+
     fn describe(&self) -> serde_json::Value {
         serde_json::json!({
             "engine": "simulated, in virtual time",

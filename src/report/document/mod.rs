@@ -16,7 +16,7 @@ use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::plan::{Engine, Plan, TargetPlan};
 use crate::run::{Contents, Cost};
 use crate::search::{
-    Answer, Bottleneck, Boundary, Goodput, SearchOutcome, TrialKind, TrialOutcome, bottleneck,
+    Answer, Bottleneck, Boundary, Goodput, Resolution, SearchOutcome, TrialKind, TrialOutcome, bottleneck,
 };
 use crate::units::{Interval, Load};
 use crate::verdict::{Checks, Verdict};
@@ -71,6 +71,9 @@ pub struct AnswerDocument {
     pub binding_objective: Option<String>,
     /// Probability that it is this objective that binds, 0..1.
     pub binding_probability: Option<f64>,
+    /// How finely `load` is known, and what finer would cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
     /// Requests a second within the SLO at `load`.
     pub goodput: Option<Goodput>,
     /// What limits the server, in words.
@@ -328,6 +331,7 @@ fn so_far<'a>(outcomes: impl Iterator<Item = &'a TrialOutcome>) -> Answer {
         binding_objective: None,
         binding_probability: None,
         goodput: None,
+        resolution: None,
         notes: Vec::new(),
     }
 }
@@ -343,6 +347,7 @@ impl From<&Answer> for AnswerDocument {
             boundary: answer.boundary,
             binding_objective: answer.binding_objective.clone(),
             binding_probability: answer.binding_probability,
+            resolution: answer.resolution,
             goodput: answer.goodput,
             bottleneck: None,
             notes: answer.notes.clone(),

@@ -7,7 +7,7 @@ use super::{arrivals, curve, table};
 use crate::plan::{Plan, TargetPlan};
 use crate::report::document::{Document, VerdictWord};
 use crate::report::words;
-use crate::search::{Boundary, SearchOutcome};
+use crate::search::{Boundary, Resolution, SearchOutcome};
 use crate::units::{Interval, Load, Seconds, significant};
 
 /// What a search's screen is made of.
@@ -100,6 +100,7 @@ pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, Stri
         };
         facts.push(("boundary", text.to_owned()));
     }
+    facts.extend(answer.resolution.filter(|it| it.width > 0.0).map(|it| ("resolution", resolution(it))));
     facts.extend(answer.bottleneck.clone().map(|text| ("bottleneck", text)));
     if let Some(bottleneck) = document.bottleneck.as_ref().filter(|_| answer.bottleneck.is_some()) {
         facts.extend(bottleneck.evidence.iter().skip(1).map(|text| ("", text.clone())));
@@ -119,6 +120,26 @@ pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, Stri
         ),
     ));
     facts
+}
+
+/// How finely the answer is known, and what finer would cost.
+fn resolution(known: Resolution) -> String {
+    let percent = |share: f64| format!("{} %", significant(share * 100.0));
+    let mut text = format!(
+        "{} wide after {} at the boundary; half of that takes about {} more",
+        percent(known.width),
+        Seconds(known.measured_seconds),
+        Seconds(known.seconds_for(known.width / 2.0))
+    );
+    if let (Some(floor), Some(sd), Some(time)) = (known.floor, known.slow_noise, known.slow_noise_seconds) {
+        text += &format!(
+            " (no method beats {} in this time: the server's own pace wanders by {} over {})",
+            percent(floor),
+            percent(sd),
+            Seconds(time)
+        );
+    }
+    text
 }
 
 /// A probability in whole percent, short of certainty.

@@ -1,5 +1,6 @@
 //! The answer in words and figures, from the state of the search.
 
+use super::posterior::Report;
 use super::*;
 
 /// Slope of the probit line, and elasticity of the quantile, from which a boundary is a cliff.
@@ -12,6 +13,12 @@ impl Adaptive {
         let met = outcome.verdict == Verdict::Met;
         self.confirmed = Some(met);
         self.evidence.add(outcome);
+        let steps = self.steps.len();
+        self.watch_pace(outcome);
+        if self.steps.len() > steps && self.steps.last().is_some_and(|(_, anew)| *anew) {
+            self.stage = Stage::Measure(self.next_level(outcome));
+            return;
+        }
         if self.crossing.is_none() && met && level >= self.settings.range.max {
             self.stage = Stage::Done(SearchOutcome::MetAtHighest);
             return;
@@ -76,6 +83,7 @@ impl Adaptive {
                 .filter(|_| self.slo.objectives.len() > 1)
                 .map(|(_, probability)| probability),
             goodput: load.and_then(|load| self.goodput_at(load)),
+            resolution: report.filter(|_| load.is_some()).and_then(|report| self.resolution(&report)),
             notes: self.notes(),
         }
     }
@@ -101,6 +109,27 @@ impl Adaptive {
         goodput_of(&rates)
     }
 
+    /// How finely the boundary is known, and what finer would cost.
+    fn resolution(&self, report: &Report) -> Option<Resolution> {
+        let crossing = self.crossing.as_ref()?;
+        let measured = self.evidence.seconds();
+        let (low, high) = report.interval;
+        let width = f64::from(high - low.min(high)) / f64::from(report.estimate.max(1));
+        // sd(ln N) >= (s / k) sqrt(2 tc / T): slow noise of sd s and correlation time tc, seen for T
+        // seconds through a latency that rises as N^k (variance of the mean of an Ornstein-Uhlenbeck
+        // process).
+        let floor = crossing.slow.zip(crossing.elasticity).map(|((sd, time), elasticity)| {
+            2.0 * 1.96 * sd / elasticity.max(0.05) * (2.0 * time / measured.max(time)).sqrt()
+        });
+        (measured > 0.0).then_some(Resolution {
+            width,
+            measured_seconds: measured,
+            floor,
+            slow_noise: crossing.slow.map(|(sd, _)| sd),
+            slow_noise_seconds: crossing.slow.map(|(_, time)| time),
+        })
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(reason) = &self.last_void {
@@ -115,6 +144,7 @@ impl Adaptive {
         if self.confirmed == Some(false) {
             notes.push("the trial at the safe load missed the SLO: prefer a load below it".to_owned());
         }
+        notes.extend(self.doubts());
         notes
     }
 }

@@ -28,13 +28,15 @@ const Z: (f64, f64, usize) = (-4.5, 0.05, 161);
 #[derive(Clone, Debug)]
 pub struct CountTrial {
     log_load: f64,
+    /// When its measured window began, seconds.
+    pub at: f64,
     /// `Z.2` rows of one value for each `rho`.
     table: Vec<[f64; RHO.len()]>,
 }
 
 impl CountTrial {
-    /// Tabulates `over` misses among `of` samples at `log_load`.
-    pub fn new(over: u32, of: u32, log_load: f64) -> Self {
+    /// Tabulates `over` misses among `of` samples at `log_load`, in a window that began at `at` seconds.
+    pub fn new(over: u32, of: u32, log_load: f64, at: f64) -> Self {
         let (over, of) = (f64::from(over), f64::from(of));
         let choose = ln_gamma(of + 1.0) - ln_gamma(over + 1.0) - ln_gamma(of - over + 1.0);
         let table = (0..Z.2)
@@ -48,7 +50,7 @@ impl CountTrial {
                 })
             })
             .collect();
-        Self { log_load, table }
+        Self { log_load, at, table }
     }
 }
 

@@ -5,12 +5,15 @@
 //! 3. *Measurement*: trials of a size fixed beforehand on both sides of the crossing; for each
 //!    objective a posterior of its crossing, from counts ([`counts`]) or from a line ([`mod@line`]),
 //!    whichever suits its data; the objective that is crossed first is the boundary.
-//! 4. *Confirmation* at the safe load.
+//! 4. *Doubts* ([`drift`], an isotonic cross-check): a server that changed begins the measurement anew.
+//! 5. *Confirmation* at the safe load.
 //!
 //! The method and its figures: docs/search.md.
 
 pub(crate) mod compose;
 pub mod counts;
+mod doubts;
+pub mod drift;
 pub mod line;
 pub mod navigation;
 pub mod noise;
@@ -20,7 +23,8 @@ pub mod settings;
 use crate::plan::Budget;
 use crate::rng::Stream;
 use crate::search::Strategy;
-use crate::search::answer::{Answer, Boundary, Goodput, SearchOutcome};
+use crate::search::answer::{Answer, Boundary, Goodput, Resolution, SearchOutcome};
+use crate::search::evidence::Evidence as PlainEvidence;
 use crate::search::trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::{Metric, Slo};
 use crate::units::{Interval, Load};
@@ -44,6 +48,9 @@ const FEW_USERS: u32 = 16;
 /// Requests of such a trial.
 const FEW_REQUESTS: u32 = 60;
 
+/// How far (log scale) the two fits of the boundary differ without either being wrong.
+const NEAR_ENOUGH: f64 = 0.1;
+
 /// Measuring trials that are enough where they lie on two neighbouring levels, one of which plainly
 /// meets the SLO while the other plainly misses it.
 const LEAST_BETWEEN_NEIGHBOURS: usize = 4;
@@ -57,6 +64,13 @@ pub struct Adaptive {
     asked: Option<TrialSpec>,
     navigation: Navigation,
     evidence: Evidence,
+    /// The same trials for the isotonic fit.
+    plain: PlainEvidence,
+    /// Paces of the measuring trials, and the steps that they have shown: whether the measurement began
+    /// anew.
+    paces: Vec<drift::Pace>,
+    steps: Vec<(drift::Step, bool)>,
+    measured_more: bool,
     crossing: Option<Crossing>,
     /// Measuring trials at which the posterior is evaluated next: not after each, as looking often
     /// makes a search stop on luck.
@@ -75,6 +89,8 @@ pub struct Adaptive {
 /// What is kept of each trial for the answer.
 #[derive(Clone, Debug)]
 struct Point {
+    /// When its measured window began, seconds.
+    at: f64,
     users: u32,
     kind: TrialKind,
     verdict: Verdict,
@@ -112,6 +128,10 @@ impl Adaptive {
         Self {
             navigation: Navigation::new(settings.range.min, settings.range.max, ttft),
             evidence: Evidence::new(&slo, &settings),
+            plain: PlainEvidence::new(slo.clone()),
+            paces: Vec::new(),
+            steps: Vec::new(),
+            measured_more: false,
             placement: Stream::new(settings.seed, "placement"),
             stage: Stage::Warm,
             asked: None,
@@ -186,6 +206,8 @@ impl Adaptive {
 
     fn tell_measured(&mut self, outcome: &TrialOutcome) {
         self.evidence.add(outcome);
+        self.plain.add(outcome);
+        self.watch_pace(outcome);
         let trials = self.evidence.trials();
         if trials >= self.look_at.min(2) {
             self.crossing = self.evidence.crossing(self.settings.range);
@@ -199,8 +221,11 @@ impl Adaptive {
                     || crossing.is_narrow(&self.settings)
                     || trials >= self.settings.most_trials)
             {
-                self.conclude();
-                return;
+                let crossing = crossing.clone();
+                if !self.measures_more(&crossing) {
+                    self.conclude();
+                    return;
+                }
             }
         }
         self.stage = Stage::Measure(self.next_level(outcome));
@@ -274,6 +299,7 @@ impl Strategy for Adaptive {
         let started = *self.started.get_or_insert(outcome.began);
         self.spent = Spent { seconds: outcome.ended - started, requests: outcome.issued_total };
         self.outcomes.push(Point {
+            at: outcome.settled,
             users: level,
             kind: outcome.spec.kind,
             verdict: outcome.verdict.clone(),

@@ -85,7 +85,12 @@ impl Evidence {
                 continue;
             }
             if objective.countable && reading.of > 0 {
-                objective.counts.push(CountTrial::new(reading.over, reading.of, reading.log_load));
+                objective.counts.push(CountTrial::new(
+                    reading.over,
+                    reading.of,
+                    reading.log_load,
+                    outcome.settled,
+                ));
             }
             objective.lines.push(LineTrial {
                 margin: reading.margin,
@@ -96,6 +101,22 @@ impl Evidence {
                 blocks: reading.blocks.clone(),
             });
         }
+    }
+
+    /// Forgets everything from before `at`, seconds: trials and navigation's verdicts.
+    pub fn forget_before(&mut self, at: f64) {
+        for objective in &mut self.objectives {
+            objective.counts.retain(|trial| trial.at >= at);
+            objective.lines.retain(|trial| trial.window.0 >= at);
+            objective.signs.clear();
+        }
+        self.trials = self.objectives.first().map_or(0, |objective| objective.lines.len());
+    }
+
+    /// Seconds that the measuring trials have measured.
+    pub fn seconds(&self) -> f64 {
+        let lines = self.objectives.first().map_or(&[][..], |objective| &objective.lines);
+        lines.iter().map(|trial| trial.window.1 - trial.window.0).sum()
     }
 
     /// Forgets navigation's clear verdicts of misses at or below `log_load`: they were a dip.

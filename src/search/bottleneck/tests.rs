@@ -47,6 +47,7 @@ fn trial(id: u32, load: u32, ttft: f64, token: f64, rate: f64) -> TrialOutcome {
         completion_rate: rate,
         mean_ttft: Some(ttft),
         mean_e2e: Some(ttft + 128.0 * token),
+        token_time: None,
         good_rate: rate,
         summary: Summary::default(),
         server: None,
@@ -74,6 +75,7 @@ fn answer(load: u32, binding: &str) -> Answer {
         boundary: None,
         binding_probability: None,
         goodput: None,
+        resolution: None,
         notes: Vec::new(),
     }
 }

@@ -39,6 +39,9 @@ impl Noise {
             took *= 1.0 + p.cold_extra * (-now / p.cold_time).exp();
         }
         took *= 1.0 + p.drift * now;
+        if now >= p.swap_at {
+            took *= p.swap_factor;
+        }
         let mut log = 0.0;
         if p.slow_sd > 0.0 {
             // Exact transition of the Ornstein-Uhlenbeck process since the last step began, idle

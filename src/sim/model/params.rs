@@ -74,6 +74,11 @@ pub struct Disturbance {
     pub cold_extra: f64,
     /// Time in which the cold start fades to 1/e.
     pub cold_time: f64,
+    /// Instant from which the server is another one, seconds, and the factor on its steps from then on;
+    /// an infinite instant for never.
+    pub swap_at: f64,
+    /// See `swap_at`.
+    pub swap_factor: f64,
     /// Growth of the step time: 5e-5 is 3 % in ten minutes.
     pub drift: f64,
 }
@@ -142,6 +147,8 @@ impl Disturbance {
         stall_mean: 0.0,
         cold_extra: 0.0,
         cold_time: 0.0,
+        swap_at: f64::INFINITY,
+        swap_factor: 1.0,
         drift: 0.0,
     };
 }
@@ -181,6 +188,7 @@ impl Params {
         amount("noise.stall_rate", self.noise.stall_rate)?;
         amount("noise.stall_mean", self.noise.stall_mean)?;
         amount("noise.cold_extra", self.noise.cold_extra)?;
+        positive("noise.swap_factor", self.noise.swap_factor)?;
         if self.noise.cold_extra > 0.0 {
             positive("noise.cold_time", self.noise.cold_time)?;
         }

@@ -1,6 +1,7 @@
 //! A target whose engine may have been launched for the run.
 
 use super::running::Running;
+use crate::loadgen::ClientOptions;
 use crate::target::{Target, TargetError};
 
 /// A target, and the engine that was launched for it, if one was: each load is opened on an engine
@@ -27,6 +28,10 @@ impl<T: Target> Target for Attended<'_, T> {
             engine.reset().await?;
         }
         self.target.open(clock, first_request).await
+    }
+
+    fn client(&self) -> Option<&ClientOptions> {
+        self.target.client()
     }
 
     fn describe(&self) -> serde_json::Value {
