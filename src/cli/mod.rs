@@ -12,6 +12,7 @@ mod measure;
 mod output;
 mod plan;
 mod recipes;
+mod repeats;
 mod report;
 mod search;
 mod selftest;

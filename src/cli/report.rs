@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use plimsoll::report::{Document, write_all};
-use plimsoll::run::Contents;
+use plimsoll::report::repeats::Repeated;
+use plimsoll::run::{Contents, RepeatsFolder};
 
 use super::exit::ExitCode;
 use super::output::print;
+use super::repeats;
 
 /// Write the report of a stored run anew: summary.json, curve.csv, the plots and report.html.
 ///
@@ -35,8 +37,14 @@ pub struct Report {
 impl Report {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let contents = Contents::read(&self.run)?;
-        let document = Document::of_run(&contents);
+        let (contents, document) = if RepeatsFolder::is_one(&self.run) {
+            let Repeated { document, nearest } = repeats::read(&self.run)?;
+            (nearest, document)
+        } else {
+            let contents = Contents::read(&self.run)?;
+            let document = Document::of_run(&contents);
+            (contents, document)
+        };
         let folder = self.out.as_ref().unwrap_or(&self.run);
         if self.out.is_some() {
             std::fs::create_dir_all(folder)

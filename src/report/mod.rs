@@ -15,6 +15,7 @@ pub mod html;
 pub mod live;
 pub mod plot;
 pub mod progress;
+pub mod repeats;
 mod series;
 pub mod terminal;
 mod words;

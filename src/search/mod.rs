@@ -18,6 +18,7 @@ pub mod importance;
 pub mod judge;
 pub mod race;
 pub mod rate;
+pub mod repeats;
 #[cfg(test)]
 mod tests;
 pub mod trial;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::repeats::RepeatsDocument;
 use crate::controller::flags;
 use crate::loadgen::{ClientHealth, Failure};
 use crate::metrics::arrivals::ArrivalFigures;
@@ -48,6 +49,9 @@ pub struct Document {
     /// The open-loop check at the request rate of a closed-loop answer (`--verify-rate`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_check: Option<TrialFigures>,
+    /// Several whole searches (`--repeats`), whose answer this is; absent for a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<RepeatsDocument>,
     /// Where the figures come from.
     pub provenance: Provenance,
 }
@@ -242,6 +246,7 @@ impl Document {
             cost,
             warnings: warnings.to_vec(),
             rate_check: None,
+            repeats: None,
             provenance,
         }
     }
@@ -317,19 +322,7 @@ fn so_far<'a>(outcomes: impl Iterator<Item = &'a TrialOutcome>) -> Answer {
             _ => {}
         }
     }
-    Answer {
-        outcome: SearchOutcome::Interrupted,
-        load: None,
-        interval: None,
-        safe_load: None,
-        largest_met,
-        smallest_missed,
-        boundary: None,
-        binding_objective: None,
-        binding_probability: None,
-        goodput: None,
-        notes: Vec::new(),
-    }
+    Answer { largest_met, smallest_missed, ..Answer::interrupted() }
 }
 
 impl From<&Answer> for AnswerDocument {
