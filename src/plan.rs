@@ -229,6 +229,11 @@ pub enum StrategyPlan {
         /// The test.
         test: crate::search::gate::GateTest,
     },
+    /// One load, held for consecutive windows.
+    Soak {
+        /// What is held.
+        hold: crate::search::soak::Hold,
+    },
 }
 
 /// What is sent.

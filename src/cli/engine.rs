@@ -334,17 +334,8 @@ pub fn interrupts() -> watch::Receiver<bool> {
 }
 
 /// Writes the files and prints the answer.
-fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Result<()> {
-    finish_document(plan, contents, Document::of_run(contents), settings)
-}
-
-/// The same with a document that holds more than the run.
-pub(super) fn finish_document(
-    plan: &Plan,
-    contents: &Contents,
-    document: Document,
-    settings: &Settings,
-) -> anyhow::Result<()> {
+pub(super) fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Result<()> {
+    let document = Document::of_run(contents);
     write_all(&contents.path, contents, &document)?;
     if settings.json {
         print(&document.to_json())?;

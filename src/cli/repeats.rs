@@ -112,8 +112,7 @@ fn finish(
     runs: Vec<Contents>,
     settings: &Settings,
 ) -> anyhow::Result<ExitCode> {
-    let Repeated { document, nearest } =
-        together(folder, plan, runs).ok_or_else(|| nothing(folder))?;
+    let Repeated { document, nearest } = together(folder, plan, runs).ok_or_else(|| nothing(folder))?;
     write_all(folder.path(), &nearest, &document)?;
     if settings.json {
         print(&document.to_json())?;

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use plimsoll::report::{Document, write_all};
 use plimsoll::report::repeats::Repeated;
+use plimsoll::report::{Document, parquet, terminal, write_all};
 use plimsoll::run::{Contents, RepeatsFolder};
 
+use super::complaint::Complaint;
 use super::exit::ExitCode;
 use super::output::print;
 use super::repeats;
@@ -18,7 +19,7 @@ use super::repeats;
 /// paths of the files are printed. report.html is one file that needs no network.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  plimsoll report runs/latest\n  plimsoll report runs/latest --out /tmp/report"
+    after_help = "Examples:\n  plimsoll report runs/latest\n  plimsoll report runs/latest --out /tmp/report\n  plimsoll report runs/latest --parquet\n  plimsoll report runs/latest --table --trial 12"
 )]
 pub struct Report {
     /// Folder of the run.
@@ -28,6 +29,18 @@ pub struct Report {
     /// Folder for the files, made if need be [default: the run's own]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Also write every request as a row of requests.parquet, for data frames.
+    #[arg(long)]
+    parquet: bool,
+
+    /// Print a trial's metrics as a table of the form that AIPerf prints, instead of the paths.
+    #[arg(long, conflicts_with = "json")]
+    table: bool,
+
+    /// The trial of the table [default: the one nearest to the answer]
+    #[arg(long, value_name = "N", requires = "table")]
+    trial: Option<u32>,
 
     /// Print the summary as JSON on stdout instead of the paths.
     #[arg(long)]
@@ -50,8 +63,18 @@ impl Report {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder `{}` (`--out`)", folder.display()))?;
         }
-        let written = write_all(folder, &contents, &document)?;
-        if self.json {
+        let mut written = write_all(folder, &contents, &document)?;
+        if self.parquet {
+            written.push(parquet::write(folder, &contents)?);
+        }
+        if self.table {
+            let table = terminal::metrics(&document, self.trial).ok_or_else(|| {
+                let trial = self.trial.map_or("measured trial".to_owned(), |id| format!("trial {id}"));
+                Complaint::new(ExitCode::Usage, format!("the run `{}` has no {trial}", self.run.display()))
+                    .hint("`--trial` takes a number of the `trials` in summary.json")
+            })?;
+            print(&table)?;
+        } else if self.json {
             print(&document.to_json())?;
         } else {
             let paths: String = written.iter().map(|path| format!("{}\n", path.display())).collect();

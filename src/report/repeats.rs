@@ -74,12 +74,6 @@ pub fn together(folder: &RepeatsFolder, plan: &Plan, runs: Vec<Contents>) -> Opt
         client_cpu_seconds: sum.client_cpu_seconds + run.cost.client_cpu_seconds,
     });
     let mut document = Document::of_run(&runs[nearest]);
-    for run in &runs {
-        let own = Document::of_run(run).warnings;
-        let new: Vec<String> =
-            own.into_iter().filter(|text| !document.warnings.contains(text)).collect();
-        document.warnings.extend(new);
-    }
     let bottleneck = document.answer.bottleneck.take();
     document.outcome = answer.outcome;
     document.answer = AnswerDocument { bottleneck, ..AnswerDocument::from(&answer) };
@@ -160,18 +154,15 @@ pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
         (n, wanted) if n < wanted => format!("{n} of {wanted} runs"),
         (n, _) => words::counted(n as u64, "run"),
     };
-    let alone = if alone.is_empty() {
-        String::new()
-    } else {
-        format!("; each alone: 95 % CI {}", alone.join(", "))
-    };
+    let alone =
+        if alone.is_empty() { String::new() } else { format!("; each alone: 95 % CI {}", alone.join(", ")) };
     let mut facts = vec![("repeats", format!("{count}: {}{alone}", loads.join(", ")))];
     if let Some(sd) = repeats.between_run_sd {
         let text = format!("about {} % (sd); the interval above holds it", significant(sd * 100.0));
         facts.push(("run to run", text));
     }
     if let Some(shown) = repeats.runs.get(repeats.shown.wrapping_sub(1)) {
-        facts.push(("figures below", format!("of run {}, {}", repeats.shown, shown.folder)));
+        facts.push(("below", format!("trials and warnings of run {}, {}", repeats.shown, shown.folder)));
     }
     facts
 }

@@ -26,7 +26,7 @@ pub const PRIOR_SCALE: f64 = 0.03;
 /// Stated coverage.
 pub const CONFIDENCE: f64 = 0.95;
 /// Points of the integral over the spread.
-const POINTS: usize = 1000;
+const POINTS: usize = 400;
 /// Least sd of one run (log scale): a boundary lies between whole users.
 const LEAST_SD: f64 = 0.004;
 
@@ -76,7 +76,7 @@ pub fn combine(runs: &[Known]) -> Option<Combined> {
             reach *= 2.0;
         }
         let (mut low, mut high) = (least - reach, most + reach);
-        for _ in 0..60 {
+        for _ in 0..40 {
             let middle = 0.5 * (low + high);
             if below(middle) < p { low = middle } else { high = middle }
         }
@@ -122,6 +122,7 @@ fn posterior(logs: &[(f64, f64)]) -> Vec<Part> {
         .collect();
     let most = parts.iter().map(|part| part.weight).fold(f64::NEG_INFINITY, f64::max);
     parts.iter_mut().for_each(|part| part.weight = (part.weight - most).exp());
+    parts.retain(|part| part.weight > 1e-12);
     let total: f64 = parts.iter().map(|part| part.weight).sum();
     parts.iter_mut().for_each(|part| part.weight /= total);
     parts
@@ -153,7 +154,8 @@ pub fn answer(runs: &[Repeat]) -> (Option<Answer>, Option<Combined>) {
             all().filter_map(|a| a.smallest_missed).reduce(|a, b| if b < a { b } else { a });
         answer.boundary = most_common(found.iter().filter_map(|run| run.answer.boundary), |b| *b);
         answer.goodput = goodput(&found);
-        let binding = most_common(found.iter().filter_map(|run| run.answer.binding_objective.clone()), |b| b.clone());
+        let binding =
+            most_common(found.iter().filter_map(|run| run.answer.binding_objective.clone()), |b| b.clone());
         let given: Vec<f64> = found
             .iter()
             .filter_map(|run| {
@@ -259,7 +261,9 @@ fn notes(runs: &[Repeat]) -> Vec<String> {
         };
         notes.extend(text.map(|text| format!("run {} {text}; it is not in the combined figure", index + 1)));
         for (n, note) in run.answer.notes.iter().enumerate() {
-            if !runs[..index].iter().any(|run| run.answer.notes.contains(note)) && !run.answer.notes[..n].contains(note) {
+            if !runs[..index].iter().any(|run| run.answer.notes.contains(note))
+                && !run.answer.notes[..n].contains(note)
+            {
                 notes.push(format!("run {}: {note}", index + 1));
             }
         }

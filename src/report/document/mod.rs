@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rate_check::rate_check;
 use super::repeats::RepeatsDocument;
 use crate::controller::flags;
 use crate::loadgen::{ClientHealth, Failure};
@@ -267,8 +268,15 @@ impl Document {
             target: contents.target.clone(),
         };
         let flags = flags(&contents.plan, contents.outcomes()).into_iter().map(|warning| warning.to_string());
-        let warnings: Vec<String> = contents.warnings.iter().cloned().chain(flags).collect();
-        Self::new(&contents.plan, &answer, contents.outcomes(), contents.cost, &warnings, provenance)
+        let (check, problem) = match rate_check(&contents.path) {
+            Ok(check) => (check, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        let warnings: Vec<String> = contents.warnings.iter().cloned().chain(flags).chain(problem).collect();
+        let all = contents.outcomes();
+        let mut document = Self::new(&contents.plan, &answer, all, contents.cost, &warnings, provenance);
+        document.rate_check = check;
+        document
     }
 
     /// The document as JSON, indented, with a newline at its end.
