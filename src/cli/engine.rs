@@ -142,13 +142,19 @@ pub fn is_reproduced(contents: &Contents) -> anyhow::Result<bool> {
     let outcomes: Vec<TrialOutcome> = contents.outcomes().cloned().collect();
     let mut strategy = search::strategy(&contents.plan);
     controller::replay(strategy.as_mut(), &outcomes).map_err(complaint)?;
+    let Some(ended) = &contents.ended else { return Ok(false) };
     let mut answer = strategy.answer();
-    Ok(contents.ended.as_ref().is_some_and(|ended| {
-        if ended.answer.outcome == SearchOutcome::Interrupted {
-            answer.outcome = SearchOutcome::Interrupted;
-        }
-        ended.answer == answer
-    }))
+    if ended.answer.outcome == SearchOutcome::Interrupted {
+        answer.outcome = SearchOutcome::Interrupted;
+    }
+    let budget = contents.plan.budget;
+    let bounded = budget.seconds.is_some() || budget.requests.is_some();
+    if ended.answer != answer && bounded && matches!(strategy.ask(), search::Ask::Trial(_)) {
+        // The budget ended it in the middle of a trial, which left no trace of its own.
+        strategy.stop();
+        answer = strategy.answer();
+    }
+    Ok(ended.answer == answer)
 }
 
 /// Writes the report's files of a run into its folder.

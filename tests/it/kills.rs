@@ -28,7 +28,7 @@ fn search(out: &Path, seed: u64, repeats: u32) -> Command {
     let mut command = plimsoll(&["search", "--simulated", "llama-70b", "--speed", "5", "--quiet", "--out"]);
     command.arg(out).args(["--seed", &seed.to_string(), "--repeats", &repeats.to_string()]);
     command.args(["--slo", "e2e p95 < 110ms", "--isl", "64", "--osl", "16", "--concurrency", "1..64"]);
-    command.args(["--budget", "40s"]);
+    command.args(["--budget", "60s", "--precision", "50%"]);
     command
 }
 
