@@ -2,8 +2,7 @@
 //!
 //! Instants are seconds on the run's clock, lengths tokens, gaps microseconds, as in the records. The
 //! file is plain Parquet (format version 1): values in the `PLAIN` encoding, one zstd page a column in
-//! each row group, so that any reader takes it; a library that writes every kind of Parquet costs more
-//! to build than all the rest of the program, and none of that is needed here.
+//! each row group, so that any reader takes it (docs/decisions.md says why by hand).
 
 mod column;
 mod thrift;

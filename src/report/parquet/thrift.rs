@@ -66,7 +66,7 @@ impl Struct {
     fn list(&mut self, field: u8, of: u8, len: usize) {
         self.head(field, LIST);
         if len < 15 {
-            self.bytes.push((len as u8) << 4 | of);
+            self.bytes.push(((len as u8) << 4) | of);
         } else {
             self.bytes.push(0xf0 | of);
             varint(&mut self.bytes, len as u64);
@@ -76,7 +76,7 @@ impl Struct {
     /// The head of a field: how far its number is from the last one, and its type.
     fn head(&mut self, field: u8, of: u8) {
         debug_assert!(field > self.last && field - self.last < 16, "fields rise by less than 16");
-        self.bytes.push((field - self.last) << 4 | of);
+        self.bytes.push(((field - self.last) << 4) | of);
         self.last = field;
     }
 }
