@@ -57,6 +57,27 @@ pub struct Plan {
     /// What is looked at beside the requests.
     #[serde(default)]
     pub telemetry: TelemetryPlan,
+    /// Whole searches, each with a seed of its own, that are put together to one answer.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub repeats: u32,
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde asks for it.
+fn is_once(repeats: &u32) -> bool {
+    *repeats == once()
+}
+
+impl Plan {
+    /// The plan of each of the plan's searches: the same, with seeds that count up from the plan's.
+    pub fn each_search(&self) -> impl Iterator<Item = Plan> {
+        // A seed is written as a TOML integer, which has a sign.
+        let seed = |index: u32| self.seed.wrapping_add(u64::from(index)) & (u64::MAX >> 1);
+        (0..self.repeats).map(move |index| Plan { seed: seed(index), repeats: 1, ..self.clone() })
+    }
 }
 
 /// What is looked at beside the requests. The server's metrics and this machine always are.
@@ -208,6 +229,11 @@ pub enum StrategyPlan {
     Gate {
         /// The test.
         test: GateTest,
+    },
+    /// One load, held for consecutive windows.
+    Soak {
+        /// What is held.
+        hold: crate::search::soak::Hold,
     },
 }
 

@@ -312,6 +312,7 @@ fn foreign_case(source: String, read: Foreign) -> Case {
         arrivals: None,
         engine: None,
         telemetry: TelemetryPlan::default(),
+        repeats: 1,
     };
     Case {
         source,

@@ -92,13 +92,20 @@ pub async fn measure(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode>
     })
 }
 
-/// Goes on with a run that was ended before its time.
+/// Goes on with a run that was ended before its time, and reports.
 pub async fn resume(path: &Path, settings: Settings) -> anyhow::Result<ExitCode> {
+    let (contents, _) = go_on(path, &settings).await?;
+    finish(&contents.plan, &contents, &settings)?;
+    Ok(exit_of(&contents))
+}
+
+/// Goes on with a run that was ended before its time. Gives the run and why it was cut short again, if
+/// it was.
+pub async fn go_on(path: &Path, settings: &Settings) -> anyhow::Result<(Contents, Option<String>)> {
     let (mut folder, past) = RunFolder::open(path)?;
     let plan = past.plan.clone();
     if past.ended.as_ref().is_some_and(|end| end.answer.outcome != SearchOutcome::Interrupted) {
-        finish(&plan, &past, &settings)?;
-        return Ok(exit_of(&past));
+        return Ok((past, None));
     }
     let left_out = past.secrets_left_out();
     if !left_out.is_empty() {
@@ -107,31 +114,20 @@ pub async fn resume(path: &Path, settings: Settings) -> anyhow::Result<ExitCode>
         return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
     }
     let outcomes: Vec<TrialOutcome> = past.outcomes().cloned().collect();
-    let mut observer = observer(&settings);
-    let found = run(&plan, &mut folder, &outcomes, past.cost, &settings, observer.as_mut()).await?;
+    let mut observer = observer(settings);
+    let found = run(&plan, &mut folder, &outcomes, past.cost, settings, observer.as_mut()).await?;
     folder.close()?;
-    let contents = Contents::read(path)?;
-    finish(&plan, &contents, &settings)?;
-    Ok(exit_code(&found))
+    Ok((Contents::read(path)?, found.cut_short))
 }
 
 /// Decides again from the journal, without any load.
 pub fn replay(path: &Path, settings: &Settings) -> anyhow::Result<ExitCode> {
     let contents = Contents::read(path)?;
-    let outcomes: Vec<TrialOutcome> = contents.outcomes().cloned().collect();
-    let mut strategy = search::strategy(&contents.plan);
-    controller::replay(strategy.as_mut(), &outcomes).map_err(complaint)?;
-    let mut answer = strategy.answer();
-    let same = contents.ended.as_ref().map(|ended| {
-        if ended.answer.outcome == SearchOutcome::Interrupted {
-            answer.outcome = SearchOutcome::Interrupted;
-        }
-        ended.answer == answer
-    });
+    let same = is_reproduced(&contents)?;
     finish(&contents.plan, &contents, settings)?;
-    match same {
-        Some(true) => eprintln!("the journal leads to the stored answer, bit for bit"),
-        Some(false) => {
+    match contents.ended {
+        Some(_) if same => eprintln!("the journal leads to the stored answer, bit for bit"),
+        Some(_) => {
             let text = "the journal does not lead to the stored answer";
             let hint = "the run was made by another version, or a file in its folder was changed";
             return Err(Complaint::new(ExitCode::Void, text).hint(hint).into());
@@ -139,6 +135,32 @@ pub fn replay(path: &Path, settings: &Settings) -> anyhow::Result<ExitCode> {
         None => eprintln!("the run has no answer yet: `plimsoll resume {}` goes on with it", path.display()),
     }
     Ok(exit_of(&contents))
+}
+
+/// Whether a run's journal leads to its answer; false for a run without one.
+pub fn is_reproduced(contents: &Contents) -> anyhow::Result<bool> {
+    let outcomes: Vec<TrialOutcome> = contents.outcomes().cloned().collect();
+    let mut strategy = search::strategy(&contents.plan);
+    controller::replay(strategy.as_mut(), &outcomes).map_err(complaint)?;
+    let Some(ended) = &contents.ended else { return Ok(false) };
+    let mut answer = strategy.answer();
+    if ended.answer.outcome == SearchOutcome::Interrupted {
+        answer.outcome = SearchOutcome::Interrupted;
+    }
+    let budget = contents.plan.budget;
+    let bounded = budget.seconds.is_some() || budget.requests.is_some();
+    if ended.answer != answer && bounded && matches!(strategy.ask(), search::Ask::Trial(_)) {
+        // The budget ended it in the middle of a trial, which left no trace of its own.
+        strategy.stop();
+        answer = strategy.answer();
+    }
+    Ok(ended.answer == answer)
+}
+
+/// Writes the report's files of a run into its folder.
+pub fn write_report(contents: &Contents) -> anyhow::Result<()> {
+    write_all(&contents.path, contents, &Document::of_run(contents))?;
+    Ok(())
 }
 
 /// Goes through the checklist of the plan's target.
@@ -318,17 +340,8 @@ pub fn interrupts() -> watch::Receiver<bool> {
 }
 
 /// Writes the files and prints the answer.
-fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Result<()> {
-    finish_document(plan, contents, Document::of_run(contents), settings)
-}
-
-/// The same with a document that holds more than the run.
-pub(super) fn finish_document(
-    plan: &Plan,
-    contents: &Contents,
-    document: Document,
-    settings: &Settings,
-) -> anyhow::Result<()> {
+pub(super) fn finish(plan: &Plan, contents: &Contents, settings: &Settings) -> anyhow::Result<()> {
+    let document = Document::of_run(contents);
     write_all(&contents.path, contents, &document)?;
     if settings.json {
         print(&document.to_json())?;

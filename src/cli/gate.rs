@@ -164,7 +164,7 @@ impl Gate {
 }
 
 /// A target that leaves out what the baseline names (the model, the call) is asked for the same.
-fn as_baseline(target: TargetPlan, baseline: &TargetPlan) -> TargetPlan {
+pub(super) fn as_baseline(target: TargetPlan, baseline: &TargetPlan) -> TargetPlan {
     match (target, baseline) {
         (TargetPlan::Endpoint(mut endpoint), TargetPlan::Endpoint(before)) => {
             endpoint.model = endpoint.model.or_else(|| before.model.clone());

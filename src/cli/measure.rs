@@ -94,6 +94,7 @@ impl Measure {
                     kind: Some(StrategyName::Grid),
                     precision: None,
                     levels: self.concurrency.map(|users| vec![users]),
+                    repeats: None,
                 },
                 trial,
                 ..Recipe::default()

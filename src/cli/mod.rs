@@ -12,10 +12,12 @@ mod measure;
 mod output;
 mod plan;
 mod recipes;
+mod repeats;
 mod report;
 mod search;
 mod selftest;
 mod simulate;
+mod soak;
 mod stored;
 mod tune;
 mod verify;
@@ -61,6 +63,7 @@ enum Command {
     Analyze(analyze::Analyze),
     Compare(compare::Compare),
     Gate(Box<gate::Gate>),
+    Soak(Box<soak::Soak>),
     Recipes(recipes::Recipes),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
@@ -74,9 +77,7 @@ Exit codes:
   4    the SLO is met at the highest load allowed: the answer is a lower bound
   5    no valid measurement could be made
   6    the server cannot be reached, or the one to launch failed
-  7    the self-test broke a bound
-  6    the server cannot be reached
-  7    a gate failed: capacity was lost, or the self-test broke a bound
+  7    a gate or a soak failed, or the self-test broke a bound
   130  interrupted";
 
 /// Runs the program and gives its exit code.
@@ -106,6 +107,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Analyze(analyze) => analyze.run(),
         Command::Compare(compare) => compare.run(),
         Command::Gate(gate) => gate.run(),
+        Command::Soak(soak) => soak.run(),
         Command::Recipes(recipes) => recipes.run(),
         Command::SelfTest(selftest) => selftest.run(),
     }

@@ -8,9 +8,10 @@ use plimsoll::recipe::{
     StrategyName, StrategySection, TrialSection,
 };
 
+use super::complaint::Complaint;
 use super::exit::ExitCode;
 use super::flags::CommonFlags;
-use super::{block_on, engine, verify};
+use super::{block_on, engine, repeats, verify};
 
 /// Find the most concurrent requests, or the highest request rate, that still meets the SLO.
 ///
@@ -70,6 +71,11 @@ struct SearchFlags {
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     levels: Option<Vec<Count>>,
 
+    /// Whole searches with fresh seeds, put together to one answer that holds the spread from run to run;
+    /// an engine that is launched is launched anew for each. Budgets are those of each search.
+    #[arg(long, value_name = "K")]
+    repeats: Option<Count>,
+
     /// Completions that a trial of bisect or grid counts [default: 250]; the adaptive search sizes its
     /// own.
     #[arg(long, value_name = "K")]
@@ -91,6 +97,7 @@ Examples:
   plimsoll search --rate 0.5..200 --arrivals poisson
   plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m
   plimsoll search --launch 'llama-server -m model.gguf --port {port}' --slo 'ttft p95 < 500ms'
+  plimsoll search --repeats 3 --budget 5m
   plimsoll search --serve 127.0.0.1:8088";
 
 impl Search {
@@ -109,12 +116,22 @@ impl Search {
                     kind: how.strategy,
                     precision: how.precision,
                     levels: how.levels,
+                    repeats: how.repeats,
                 },
                 trial: TrialSection { requests: how.requests, ..TrialSection::default() },
                 budget: BudgetSection { duration: how.budget, requests: how.max_requests },
                 ..Recipe::default()
             },
         )?;
+        if plan.repeats > 1 {
+            let alone = [(how.verify_rate, "--verify-rate"), (self.serve.is_some(), "--serve")];
+            if let Some((_, flag)) = alone.into_iter().find(|(given, _)| *given) {
+                let text = format!("`{flag}` is for one search, but {} are asked for", plan.repeats);
+                let hint = "leave it out, or leave `--repeats` (`strategy.repeats`) out";
+                return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+            }
+            return block_on(repeats::search(plan, settings));
+        }
         if how.verify_rate {
             return block_on(verify::search_and_verify(plan, settings));
         }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use plimsoll::run::Contents;
+use plimsoll::run::{Contents, RepeatsFolder};
 
 use super::complaint::Complaint;
 use super::engine::{self, Settings};
 use super::exit::ExitCode;
-use super::{block_on, tune};
+use super::{block_on, repeats, tune};
 
 /// A run of a closed loop, for commands whose statistics are those of concurrent requests.
 pub fn closed_loop(run: &Path, command: &str) -> anyhow::Result<Contents> {
@@ -73,6 +73,9 @@ impl Resume {
         if tune::is_tuning(&self.stored.run) {
             return tune::resume(&self.stored.run, self.stored.settings(self.force));
         }
+        if RepeatsFolder::is_one(&self.stored.run) {
+            return block_on(repeats::resume(&self.stored.run, self.stored.settings(self.force)));
+        }
         block_on(engine::resume(&self.stored.run, self.stored.settings(self.force)))
     }
 }
@@ -80,6 +83,9 @@ impl Resume {
 impl Replay {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if RepeatsFolder::is_one(&self.stored.run) {
+            return repeats::replay(&self.stored.run, &self.stored.settings(false));
+        }
         engine::replay(&self.stored.run, &self.stored.settings(false))
     }
 }

@@ -1,7 +1,7 @@
 //! `plimsoll search --verify-rate`: a closed-loop answer, sent as an open loop.
 
 use plimsoll::plan::{ArrivalsPlan, Budget, LoadRange, Plan, StrategyPlan};
-use plimsoll::report::{Document, TrialDocument, rate_at_answer};
+use plimsoll::report::{Document, TrialDocument, keep_rate_check, rate_at_answer};
 use plimsoll::search::TrialKind;
 use plimsoll::workload::ArrivalProcess;
 
@@ -16,8 +16,7 @@ const ROOM: u32 = 8;
 /// Searches, and checks the request rate at the answer with Poisson arrivals.
 pub async fn search_and_verify(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode> {
     let (found, contents, _) = engine::measure_all(&plan, &settings, None).await?;
-    let mut document = Document::of_run(&contents);
-    match rate_at_answer(&document) {
+    match rate_at_answer(&Document::of_run(&contents)) {
         Some((users, rate)) if found.cut_short.is_none() => {
             let check = open_loop(&plan, users, rate);
             let (checked, ..) = engine::measure_all(&check, &settings, None).await?;
@@ -25,11 +24,13 @@ pub async fn search_and_verify(plan: Plan, settings: Settings) -> anyhow::Result
             if trial.is_none() {
                 eprintln!("the check at {rate:.1} requests/s was cut short and says nothing");
             }
-            document.rate_check = trial.map(|trial| TrialDocument::new(&check, trial, &[]).trial);
+            if let Some(trial) = trial {
+                keep_rate_check(&contents.path, &TrialDocument::new(&check, trial, &[]).trial)?;
+            }
         }
         _ => eprintln!("there is no answer whose request rate could be checked"),
     }
-    engine::finish_document(&plan, &contents, document, &settings)?;
+    engine::finish(&plan, &contents, &settings)?;
     Ok(engine::exit_code(&found))
 }
 

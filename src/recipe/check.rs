@@ -3,6 +3,7 @@
 use super::choice::StrategyName;
 use super::engine::EngineSection;
 use super::error::RecipeError;
+use super::quantity::Count;
 use super::written::{Recipe, TargetSection};
 
 /// Fields of a request's body that the measurement sets itself.
@@ -125,6 +126,13 @@ impl Recipe {
 
     fn check_strategy(&self) -> Result<(), RecipeError> {
         let strategy = &self.strategy;
+        let grid = strategy.kind == Some(StrategyName::Grid) || strategy.levels.is_some();
+        if grid && strategy.repeats.is_some_and(|Count(repeats)| repeats > 1) {
+            return Err(RecipeError::new(
+                "`strategy.repeats` (`--repeats`) puts intervals together, which a `grid` does not give",
+            )
+            .hint("use `adaptive` or `bisect`, or leave the repeats out"));
+        }
         let Some(levels) = &strategy.levels else {
             if strategy.kind == Some(StrategyName::Grid) && strategy.precision.is_some() {
                 return Err(RecipeError::new(
@@ -242,6 +250,7 @@ mod tests {
             ("[target]\nurl = 'http://a'\nsimulated = 'small'", "both `target.url` and `target.simulated`"),
             ("[strategy]\nkind = 'bisect'\nlevels = [1, 2]", "the strategy is not `grid`"),
             ("[strategy]\nkind = 'grid'\nprecision = '5%'", "no meaning for `grid`"),
+            ("[strategy]\nlevels = [1]\nrepeats = 2", "which a `grid` does not give"),
             ("[strategy]\nlevels = []", "is empty"),
             ("[load]\nrate = '1..5'\nconcurrency = '1..5'", "both `load.rate`"),
             ("[load]\narrivals = 'poisson'", "no rate is given"),

@@ -71,6 +71,10 @@ impl Recipe {
                 ));
             }
         };
+        let repeats = match (purpose, self.strategy.repeats) {
+            (Purpose::Search, Some(Count(repeats))) => repeats,
+            _ => 1,
+        };
         let (mut strategy, mut load) = resolve_search(self.strategy, self.load.concurrency);
         let arrivals = resolve_arrivals(&self.load, &mut strategy, purpose)?;
         if let Some(arrivals) = &arrivals {
@@ -111,6 +115,7 @@ impl Recipe {
                 gpu: self.telemetry.gpu.unwrap_or_default(),
                 dcgm: self.telemetry.dcgm,
             },
+            repeats,
         })
     }
 }

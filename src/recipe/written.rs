@@ -121,6 +121,9 @@ pub struct StrategySection {
     pub precision: Option<Precision>,
     /// The levels of `grid`; eight evenly spaced on the log scale if left out.
     pub levels: Option<Vec<Count>>,
+    /// Whole searches with fresh seeds, put together to one answer that holds the spread from run to
+    /// run; an engine of `[engine]` is launched anew for each. 1 if left out.
+    pub repeats: Option<Count>,
 }
 
 /// Size of the trials that measure; those that only find the way end as soon as they are clear.
@@ -277,7 +280,8 @@ impl Recipe {
         // A way to search named in the flags has no use for another one's settings.
         let kind = flags.strategy.kind.or(flags.strategy.levels.is_some().then_some(StrategyName::Grid));
         if kind.is_some() && kind != self.strategy.kind {
-            self.strategy = StrategySection { kind, ..StrategySection::default() };
+            let repeats = self.strategy.repeats.filter(|_| kind != Some(StrategyName::Grid));
+            self.strategy = StrategySection { kind, repeats, ..StrategySection::default() };
         }
         // So has one kind of load no use for the other's range.
         if flags.load.rate.is_some() {
@@ -320,6 +324,7 @@ impl Recipe {
             strategy.kind,
             strategy.precision,
             strategy.levels,
+            strategy.repeats,
             trial.requests,
             trial.min_duration,
             trial.max_duration,

@@ -13,15 +13,20 @@ pub mod fleet;
 pub mod gate;
 pub mod html;
 pub mod live;
+pub mod parquet;
 pub mod plot;
 pub mod progress;
+mod rate_check;
+pub mod repeats;
 mod series;
+pub mod soak;
 pub mod terminal;
 mod words;
 
 pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};
 pub use files::{ReportError, write_all, write_files};
 pub use progress::Level;
+pub use rate_check::keep_rate_check;
 pub use terminal::rate_at_answer;
 
 /// The document of the fabricated search, for tests of every form of the report.

@@ -107,7 +107,7 @@ pub(crate) fn level(value: f64) -> String {
 }
 
 /// A load's ends of an interval, which need not be levels: whole users, or rates.
-fn end_of(load: Option<Load>) -> fn(f64) -> String {
+pub(crate) fn end_of(load: Option<Load>) -> fn(f64) -> String {
     match load {
         Some(Load::RequestRate(_)) => rate_figure,
         _ => whole,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::error::RunError;
 use super::journal::{self, Cost, Event, Started};
 use super::records::{self, Frame};
-use super::{JOURNAL_FILE, PLAN_FILE, RECORDS_FILE, secrets};
+use super::{JOURNAL_FILE, PLAN_FILE, RECORDS_FILE, RepeatsFolder, secrets};
 use crate::loadgen::RequestRecord;
 use crate::plan::{PLAN_VERSION, Plan};
 use crate::search::{Answer, TrialOutcome};
@@ -201,8 +201,17 @@ fn read_file(folder: &Path, name: &'static str) -> Result<Vec<u8>, RunError> {
 
 /// The plan and the hash of its text.
 fn read_plan(folder: &Path) -> Result<(Plan, String), RunError> {
-    let path = folder.join(PLAN_FILE);
-    let bytes = read_file(folder, PLAN_FILE)?;
+    if !folder.join(PLAN_FILE).exists() && RepeatsFolder::is_one(folder) {
+        return Err(RunError::Several { path: folder.to_owned() });
+    }
+    let (plan, bytes) = read_plan_file(folder, PLAN_FILE)?;
+    Ok((plan, hash(&bytes)))
+}
+
+/// The plan in a file of a folder, and the file's bytes.
+pub(super) fn read_plan_file(folder: &Path, name: &'static str) -> Result<(Plan, Vec<u8>), RunError> {
+    let path = folder.join(name);
+    let bytes = read_file(folder, name)?;
     let invalid = |problem: String| RunError::Plan { path: path.clone(), problem };
     let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
     let plan: Plan = toml::from_str(text).map_err(|error| invalid(error.message().to_owned()))?;
@@ -213,7 +222,7 @@ fn read_plan(folder: &Path) -> Result<(Plan, String), RunError> {
         );
         return Err(invalid(problem));
     }
-    Ok((plan, hash(&bytes)))
+    Ok((plan, bytes))
 }
 
 /// FNV-1a, 64 bits, hexadecimal: tells whether a text has changed, and guards against nobody.

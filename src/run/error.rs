@@ -43,6 +43,12 @@ pub enum RunError {
         /// The file that is not there.
         missing: &'static str,
     },
+    /// The folder holds several runs.
+    #[error("`{}` holds several searches (`--repeats`); name one of the runs in its `runs`", path.display())]
+    Several {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Another process writes to the folder.
     #[error("the run in `{}` is still being written by another process; wait for it or end it", path.display())]
     InUse {

@@ -255,7 +255,7 @@ fn place(partial: &Path, base: &Path, stem: &str) -> io::Result<PathBuf> {
 
 /// Points the link `latest` to the newest run. A convenience: where links cannot be made, or
 /// something else has that name, there is none.
-fn point_latest(base: &Path, run: &Path) {
+pub(super) fn point_latest(base: &Path, run: &Path) {
     #[cfg(unix)]
     {
         let link = base.join("latest");
@@ -274,7 +274,7 @@ fn point_latest(base: &Path, run: &Path) {
 }
 
 /// Writes a file under another name, brings it to the disk and renames it.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
@@ -290,7 +290,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A recipe's name as part of a file name: letters, digits, `.`, `-` and `_`, at most 64.
-fn file_name(name: &str) -> String {
+pub(super) fn file_name(name: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let text: String = name.chars().take(64).map(keep).collect();
     if text.is_empty() { "run".to_owned() } else { text }

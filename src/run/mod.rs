@@ -24,6 +24,7 @@ mod folder;
 mod journal;
 mod observer;
 mod records;
+mod repeats;
 #[cfg(test)]
 pub(crate) mod sample;
 mod secrets;
@@ -37,6 +38,7 @@ pub use folder::{RunFolder, write_file};
 pub use journal::{Cost, Event, JOURNAL_VERSION, Started};
 pub use observer::{Observer, Progress, Silent};
 pub use records::Frame;
+pub use repeats::{REPEATS_FILE, RepeatsFolder};
 pub use secrets::{SECRET, left_out, without_secrets};
 
 /// Name of the plan within a run folder.

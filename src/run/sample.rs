@@ -59,6 +59,7 @@ pub(crate) fn plan() -> Plan {
         budget: Budget { seconds: Some(600.0), requests: None },
         engine: None,
         telemetry: TelemetryPlan::default(),
+        repeats: 1,
     }
 }
 

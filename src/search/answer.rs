@@ -95,3 +95,23 @@ pub struct Answer {
     /// What the reader should know beside the figures.
     pub notes: Vec<String>,
 }
+
+impl Answer {
+    /// The answer of a search that was ended before it had one.
+    pub fn interrupted() -> Self {
+        Self {
+            outcome: SearchOutcome::Interrupted,
+            load: None,
+            interval: None,
+            safe_load: None,
+            largest_met: None,
+            smallest_missed: None,
+            boundary: None,
+            binding_objective: None,
+            binding_probability: None,
+            goodput: None,
+            resolution: None,
+            notes: Vec::new(),
+        }
+    }
+}

@@ -18,6 +18,8 @@ pub mod importance;
 pub mod judge;
 pub mod race;
 pub mod rate;
+pub mod repeats;
+pub mod soak;
 #[cfg(test)]
 mod tests;
 pub mod trial;
@@ -31,6 +33,7 @@ pub use gate::Gate;
 pub use grid::Grid;
 pub use judge::{Judged, Place, judge};
 pub use rate::RateSearch;
+pub use soak::Soak;
 pub use trial::{Ask, ClearRule, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 
 use crate::plan::{ArrivalsPlan, Budget, Plan, StrategyPlan, TrialPlan};
@@ -68,6 +71,7 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
         }
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
         StrategyPlan::Gate { test } => Box::new(Gate::new(slo, plan.load, *test, plan.budget, plan.seed)),
+        StrategyPlan::Soak { hold } => Box::new(Soak::new(slo, plan.load, *hold)),
         StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
     }
 }
@@ -92,6 +96,7 @@ pub fn over_rates(
         }
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(own.clone(), levels, *precision, trial)),
         StrategyPlan::Gate { test } => Box::new(Gate::new(own.clone(), levels, *test, budget, seed)),
+        StrategyPlan::Soak { hold } => Box::new(Soak::new(own.clone(), levels, *hold)),
         StrategyPlan::Grid { .. } => {
             Box::new(Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial))
         }

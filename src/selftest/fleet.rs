@@ -80,6 +80,7 @@ pub fn measure(preset: &Preset, seed: u64) -> Result<Option<Server>, SloError> {
         trial: TrialPlan { requests: 200, min_seconds: 1.0, max_seconds: 600.0 },
         engine: None,
         telemetry: TelemetryPlan::default(),
+        repeats: 1,
         arrivals: None,
         budget: Budget::default(),
     };

@@ -64,8 +64,8 @@ fn help_of_watch() {
 #[test]
 fn each_commands_help_has_an_example() {
     for command in [
-        "search", "measure", "check", "tune", "plan", "analyze", "compare", "gate", "simulate", "recipes",
-        "selftest", "report", "watch",
+        "search", "measure", "check", "tune", "plan", "analyze", "compare", "gate", "soak", "simulate",
+        "recipes", "selftest", "report", "watch",
     ] {
         assert!(help(&[command, "--help"]).contains(&format!("  plimsoll {command}")), "{command}");
     }

@@ -11,6 +11,7 @@ mod closed_loop;
 mod connections;
 mod failures;
 mod gates;
+mod kills;
 mod layering;
 mod live_page;
 mod managed;

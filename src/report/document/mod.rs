@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rate_check::rate_check;
+use super::repeats::RepeatsDocument;
 use crate::controller::flags;
 use crate::loadgen::{ClientHealth, Failure};
 use crate::metrics::arrivals::ArrivalFigures;
@@ -48,6 +50,9 @@ pub struct Document {
     /// The open-loop check at the request rate of a closed-loop answer (`--verify-rate`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_check: Option<TrialFigures>,
+    /// Several whole searches (`--repeats`), whose answer this is; absent for a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<RepeatsDocument>,
     /// Where the figures come from.
     pub provenance: Provenance,
 }
@@ -245,6 +250,7 @@ impl Document {
             cost,
             warnings: warnings.to_vec(),
             rate_check: None,
+            repeats: None,
             provenance,
         }
     }
@@ -265,8 +271,15 @@ impl Document {
             target: contents.target.clone(),
         };
         let flags = flags(&contents.plan, contents.outcomes()).into_iter().map(|warning| warning.to_string());
-        let warnings: Vec<String> = contents.warnings.iter().cloned().chain(flags).collect();
-        Self::new(&contents.plan, &answer, contents.outcomes(), contents.cost, &warnings, provenance)
+        let (check, problem) = match rate_check(&contents.path) {
+            Ok(check) => (check, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        let warnings: Vec<String> = contents.warnings.iter().cloned().chain(flags).chain(problem).collect();
+        let all = contents.outcomes();
+        let mut document = Self::new(&contents.plan, &answer, all, contents.cost, &warnings, provenance);
+        document.rate_check = check;
+        document
     }
 
     /// The document as JSON, indented, with a newline at its end.
@@ -320,20 +333,7 @@ fn so_far<'a>(outcomes: impl Iterator<Item = &'a TrialOutcome>) -> Answer {
             _ => {}
         }
     }
-    Answer {
-        outcome: SearchOutcome::Interrupted,
-        load: None,
-        interval: None,
-        safe_load: None,
-        largest_met,
-        smallest_missed,
-        boundary: None,
-        binding_objective: None,
-        binding_probability: None,
-        goodput: None,
-        resolution: None,
-        notes: Vec::new(),
-    }
+    Answer { largest_met, smallest_missed, ..Answer::interrupted() }
 }
 
 impl From<&Answer> for AnswerDocument {

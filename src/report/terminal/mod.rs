@@ -5,6 +5,7 @@
 mod arrivals;
 mod check;
 mod curve;
+mod metrics;
 mod screen;
 pub(super) mod style;
 mod table;
@@ -12,6 +13,7 @@ mod trial;
 
 pub use arrivals::rate_at_answer;
 pub use check::check;
+pub use metrics::metrics;
 pub use screen::{Screen, search};
 pub(crate) use screen::{facts, remarks};
 pub use style::Style;

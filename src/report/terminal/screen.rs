@@ -69,7 +69,7 @@ pub fn search(screen: &Screen, style: Style) -> String {
 /// The figures beside the answer, as label and text.
 pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, String)> {
     let answer = &document.answer;
-    let mut facts = Vec::new();
+    let mut facts = crate::report::repeats::facts(document);
     if let Some(goodput) = answer.goodput {
         let sure = goodput.interval.map(|interval| format!(" ({})", words::interval(interval, significant)));
         let text =
