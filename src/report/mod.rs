@@ -17,6 +17,7 @@ pub mod plot;
 pub mod progress;
 mod series;
 pub mod terminal;
+pub mod traffic;
 mod words;
 
 pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};

@@ -93,7 +93,8 @@ pub fn over_rates(
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(own.clone(), levels, *precision, trial)),
         StrategyPlan::Gate { test } => Box::new(Gate::new(own.clone(), levels, *test, budget, seed)),
         StrategyPlan::Grid { .. } => {
-            Box::new(Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial))
+            let grid = Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial);
+            Box::new(if arrivals.curve.is_some() { grid.once() } else { grid })
         }
     };
     Box::new(RateSearch::sized(inner, own, arrivals, trial))

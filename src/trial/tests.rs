@@ -156,7 +156,7 @@ impl Session for Stalling {
 
 fn run(session: Stalling, load: Load, seconds: f64, slo: &str) -> TrialOutcome {
     let slo = Slo::parse([slo]).unwrap();
-    let open = OpenLoad { process: ArrivalProcess::Constant, in_flight_cap: u32::MAX, seed: 1 };
+    let open = OpenLoad { process: ArrivalProcess::Constant, in_flight_cap: u32::MAX, seed: 1, curve: None };
     let mut trials = Trials::new(session, slo, Budget::default(), 1, true).with_open_loop(Some(open));
     let spec = TrialSpec {
         load,
