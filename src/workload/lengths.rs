@@ -293,7 +293,7 @@ mod tests {
                     PartPlan { weight: 2.0, lengths: Lengths::Uniform { min: 1000, max: 4000 } },
                 ],
             },
-            Lengths::empirical("f", &[(5, 30), (100, 60), (101, 9), (9000, 1)].into()),
+            Lengths::empirical("f", &[(5, 30), (100, 60), (101, 9), (900, 1)].into()),
         ] {
             let mut stream = Stream::new(5, "test");
             let draws = 200_000;

@@ -95,7 +95,7 @@ fn what_is_no_dataset_is_named() {
         ("", "it is empty"),
         ("a,b\n1,2", "names no column of lengths"),
         ("{\"x\": 1}", "neither `messages`, `prompt` nor lengths"),
-        ("isl,osl\nx,y", "holds no usable entry; line 2: `x` in column 1"),
+        ("isl,osl\nx,y", "holds no usable entry; line 2: `y` in column 2"),
         ("[]", "holds no usable entry"),
     ] {
         let (_folder, path) = written("f", text);
