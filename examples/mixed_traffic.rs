@@ -19,16 +19,10 @@ const MOST: u32 = 512;
 
 fn main() -> Result<(), SloError> {
     let lognormal = |mean, cv, min, max| Lengths::Lognormal { mean, cv, min, max };
-    let chats = ClassPlan {
-        weight: 0.9,
-        isl: lognormal(120.0, 0.6, 8, 600),
-        osl: lognormal(60.0, 0.5, 8, 240),
-    };
-    let documents = ClassPlan {
-        weight: 0.1,
-        isl: lognormal(2400.0, 0.3, 800, 3800),
-        osl: lognormal(40.0, 0.5, 8, 160),
-    };
+    let chats =
+        ClassPlan { weight: 0.9, isl: lognormal(120.0, 0.6, 8, 600), osl: lognormal(60.0, 0.5, 8, 240) };
+    let documents =
+        ClassPlan { weight: 0.1, isl: lognormal(2400.0, 0.3, 800, 3800), osl: lognormal(40.0, 0.5, 8, 160) };
     let mean = |of: fn(&ClassPlan) -> &Lengths| 0.9 * of(&chats).mean() + 0.1 * of(&documents).mean();
     let fixed = |tokens: f64| Lengths::Fixed { tokens: tokens.round() as u32 };
     let (isl, osl) = (fixed(mean(|class| &class.isl)), fixed(mean(|class| &class.osl)));
@@ -39,7 +33,10 @@ fn main() -> Result<(), SloError> {
     println!("SLO                                   {}", SMALL.slo.join(", "));
     println!("mixture, 90% chats and 10% documents  {mixed} concurrent");
     println!("all alike, ISL {isl} and OSL {osl}          {at_means} concurrent");
-    println!("overstated by                         {:.0}%", 100.0 * (f64::from(at_means) / f64::from(mixed) - 1.0));
+    println!(
+        "overstated by                         {:.0}%",
+        100.0 * (f64::from(at_means) / f64::from(mixed) - 1.0)
+    );
     Ok(())
 }
 

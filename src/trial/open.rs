@@ -97,10 +97,14 @@ impl<S: Session> Trials<S> {
         let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
         let curve = self.open.curve(rate);
         let length = curve.length();
+        // How many come is known of given instants alone.
+        let expected = if let RateCurve::Instants(instants) = &curve { instants.len() as u64 } else { 0 };
+        let expected = self.session.issued() + expected;
+        let about = curve.arrivals().round() as u32;
         self.session.set_arrivals(Some(self.arrivals(curve)), excess);
         self.is_open = true;
         if let (Some(length), StopRule::Fixed { requests, .. }) = (length, spec.rule) {
-            self.measure_curve(length, requests, trial, watch).await?;
+            self.measure_curve((length, expected, about), requests, trial, watch).await?;
             return Ok(None);
         }
         self.settle_open(spec.settle.completions_per_user, trial, watch).await?;
@@ -144,28 +148,30 @@ impl<S: Session> Trials<S> {
     /// time, so growth is no reason to end it.
     async fn measure_curve(
         &mut self,
-        length: f64,
+        (length, expected, about): (f64, u64, u32),
         requests: u32,
         trial: &mut Running,
         watch: &mut dyn FnMut(Glance<'_>),
     ) -> Result<(), SessionError> {
         let start = trial.began.max(self.session.now());
         trial.settled = Some(trial.began);
+        // What the session shows is from when it was last looked at: only a look after the end can tell
+        // that nothing is left. A client that is late may have some still to send.
+        let mut looked_after = false;
         loop {
             let now = self.session.now();
-            let is_over = now >= start + length && self.session.in_flight().is_empty();
+            let is_sent = looked_after && self.session.issued() >= expected;
+            let is_over = is_sent && self.session.in_flight().is_empty();
             if is_over || now >= start + length + LONGEST_TAIL || trial.records.len() as u32 >= requests {
                 return Ok(());
             }
-            let at = if now < start + length {
-                (now + GLANCE).min(start + length + 1e-6)
-            } else {
-                now + TAIL_LOOK
-            };
+            let end = start + length + TAIL_LOOK;
+            let at = if now < end { (now + GLANCE).min(end) } else { now + TAIL_LOOK };
             self.advance(Wake { at, ended: u32::MAX, first_tokens: u32::MAX }, trial).await?;
+            looked_after = at >= end;
             if self.summarise {
                 let so_far = self.read(trial, false);
-                self.glance(trial, (trial.records.len() as u32, requests), &so_far, watch);
+                self.glance(trial, (trial.records.len() as u32, requests.min(about)), &so_far, watch);
             }
         }
     }
