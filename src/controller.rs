@@ -8,13 +8,14 @@ use thiserror::Error;
 use crate::loadgen::process_cpu_seconds as cpu_seconds;
 use crate::loadgen::record::RequestRecord;
 use crate::loadgen::session::{Session, SessionError};
-use crate::plan::Plan;
+use crate::plan::{CurvePlan, Plan};
 use crate::run::{Cost, Observer, Progress, RunError, RunFolder};
 use crate::search::{self, Answer, Ask, SearchOutcome, Strategy, TrialOutcome, TrialSpec};
 use crate::target::{Target, TargetError};
 use crate::telemetry::{Telemetry, TelemetryError};
 use crate::trial::{Finished, OpenLoad, Trials};
 use crate::verdict::{Warning, warnings};
+use crate::workload::dataset::Dataset;
 
 /// Times a target that has gone is waited for, and the first wait, seconds; each is twice the last.
 const RETURNS: (u32, f64) = (3, 2.0);
@@ -134,6 +135,19 @@ pub fn replay(strategy: &mut dyn Strategy, past: &[TrialOutcome]) -> Result<(), 
     Ok(())
 }
 
+/// The open loop of a plan, with the timestamps of its trace where it replays one.
+fn open_load(plan: &Plan) -> Result<Option<OpenLoad>, ControllerError> {
+    let Some(arrivals) = &plan.arrivals else { return Ok(None) };
+    let instants = match (&arrivals.curve, &plan.workload.source) {
+        (Some(CurvePlan::Trace { .. }), Some(source)) => {
+            let dataset = Dataset::open(source).map_err(TargetError::from)?;
+            Some(dataset.times().map_err(TargetError::from)?.into())
+        }
+        _ => None,
+    };
+    Ok(Some(OpenLoad::of(arrivals, plan.seed).at(instants)))
+}
+
 struct Run<'a> {
     plan: &'a Plan,
     folder: &'a mut RunFolder,
@@ -173,7 +187,7 @@ impl Run<'_> {
                 telemetry.set_clock(session.now());
             }
             let first = self.outcomes.last().map_or(1, |outcome| outcome.id + 1);
-            let open = self.plan.arrivals.as_ref().map(|plan| OpenLoad::of(plan, self.plan.seed));
+            let open = open_load(self.plan)?;
             let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true)
                 .after(next_request)
                 .with_open_loop(open);

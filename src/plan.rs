@@ -6,6 +6,7 @@
 mod command;
 mod engine;
 mod secret;
+mod traffic;
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::slo::Slo;
 use crate::stats::sequential::GateTest;
-use crate::workload::ArrivalProcess;
+use crate::workload::{ArrivalProcess, RateCurve};
 
 pub use command::{Launching, TemplateError, shown};
 pub use engine::{Argument, EnginePlan, Reset, When};
 pub use secret::{hide_in_arguments, hide_in_words, names_a_secret};
+pub use traffic::{ClassPlan, DatasetFormat, PartPlan, PoolPlan, PrefixPlan, SourcePlan, WindowPlan};
 
 /// Version of the plan's schema.
 pub const PLAN_VERSION: u32 = 1;
@@ -204,6 +206,25 @@ pub struct ArrivalsPlan {
     /// The rates of a grid, ascending; empty for a search.
     #[serde(default)]
     pub levels: Vec<f64>,
+    /// How the rate moves within a trial, where it does; a trial's rate is its mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<CurvePlan>,
+}
+
+/// How the rate of arrivals moves within a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum CurvePlan {
+    /// Along a curve, from its start in each trial.
+    Rates {
+        /// The curve.
+        curve: RateCurve,
+    },
+    /// At the timestamps of the workload's file.
+    Trace {
+        /// How many times faster than they were taken.
+        speed_up: f64,
+    },
 }
 
 /// How to search.
@@ -247,10 +268,23 @@ pub struct WorkloadPlan {
     pub osl: Lengths,
     /// How prompt tokens are counted.
     pub tokenizer: TokenizerPlan,
+    /// Kinds of requests whose lengths are drawn together; `isl` and `osl` are their marginals then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassPlan>,
+    /// The file that the requests are taken from; `isl` and `osl` are its lengths then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourcePlan>,
+    /// What synthetic prompts share.
+    #[serde(default, skip_serializing_if = "no_prefixes")]
+    pub prefixes: PrefixPlan,
+}
+
+fn no_prefixes(prefixes: &PrefixPlan) -> bool {
+    *prefixes == PrefixPlan::default()
 }
 
 /// A distribution of lengths in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
 pub enum Lengths {
     /// Always the same.
@@ -268,6 +302,38 @@ pub enum Lengths {
         min: u32,
         /// Longest.
         max: u32,
+    },
+    /// Every length of `min..=max` alike.
+    Uniform {
+        /// Shortest.
+        min: u32,
+        /// Longest.
+        max: u32,
+    },
+    /// Normal, truncated to `min..=max`: what lies beyond is drawn again.
+    Normal {
+        /// Mean before the truncation, tokens.
+        mean: f64,
+        /// Standard deviation before the truncation, tokens.
+        sd: f64,
+        /// Shortest.
+        min: u32,
+        /// Longest.
+        max: u32,
+    },
+    /// One of several distributions.
+    Mixture {
+        /// The distributions.
+        parts: Vec<PartPlan>,
+    },
+    /// As often as in a file.
+    Empirical {
+        /// The file that they were taken from.
+        file: String,
+        /// The lengths, ascending; empty before the file is read.
+        tokens: Vec<u32>,
+        /// How many of the file's lengths are this long or shorter.
+        up_to: Vec<u64>,
     },
 }
 

@@ -79,7 +79,12 @@ impl<S: Session> Trials<S> {
             slo,
             next_id: first_id,
             level: 0,
-            open: OpenLoad { process: ArrivalProcess::Poisson, in_flight_cap: u32::MAX, seed: 0 },
+            open: OpenLoad {
+                process: ArrivalProcess::Poisson,
+                in_flight_cap: u32::MAX,
+                seed: 0,
+                curve: None,
+            },
             is_open: false,
             rate: None,
             life: None,

@@ -10,7 +10,7 @@ use plimsoll::analysis::frontier::{Capacity, Limits, frontiers};
 use plimsoll::analysis::{Anew, Material, knee};
 use plimsoll::plan::{
     Api, Budget, EndpointPlan, Lengths, PLAN_VERSION, Plan, StrategyPlan, TargetPlan, TelemetryPlan,
-    TokenizerPlan, TrialPlan, WorkloadPlan,
+    TrialPlan, WorkloadPlan,
 };
 use plimsoll::report::analysis::{Analysis, AnalysisDocument, Tier, csv};
 use plimsoll::report::plot::frontier as picture;
@@ -302,11 +302,7 @@ fn foreign_case(source: String, read: Foreign) -> Case {
         }),
         load: material.range,
         strategy: StrategyPlan::Grid { levels: material.fixed_loads() },
-        workload: WorkloadPlan {
-            isl: Lengths::Fixed { tokens },
-            osl: Lengths::Fixed { tokens },
-            tokenizer: TokenizerPlan::Auto,
-        },
+        workload: WorkloadPlan::of(Lengths::Fixed { tokens }, Lengths::Fixed { tokens }),
         trial: TrialPlan { requests: 1, min_seconds: 0.0, max_seconds: seconds.max(1.0) },
         budget: Budget::default(),
         arrivals: None,

@@ -183,7 +183,7 @@ pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     let preset = settings.preset;
     eprintln!("simulating {} at http://{}  (Ctrl-C ends)", preset.name, listener.local_addr()?);
     let options = Options { speed: settings.speed, seed: settings.seed, ..Options::default() };
-    serve(listener, *preset, options, async {
+    serve(listener, preset.clone(), options, async {
         // Where no signal can be had there is nothing to wait for but the end of the process.
         let _ = tokio::signal::ctrl_c().await;
     })

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll::plan::{GpuChoice, Plan};
 use plimsoll::recipe::{
-    ApiName, Duration, EngineName, EngineSection, Launch, Loaded, Purpose, Recipe, Speed, TargetSection,
-    TelemetrySection, TokenLengths, Tokenizer, WorkloadSection,
+    ApiName, ClassSection, Count, Duration, EngineName, EngineSection, FormatName, Launch, Loaded, Pool,
+    Purpose, Recipe, Speed, TargetSection, TelemetrySection, TokenLengths, Tokenizer, WorkloadSection,
 };
 use plimsoll::slo::Slo;
 use plimsoll::space::KnobValue;
@@ -116,13 +116,42 @@ struct LaunchFlags {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadFlags {
-    /// Prompt lengths in tokens: 100, or 'lognormal(mean=400, cv=0.6, min=4, max=2400)'.
+    /// Prompt lengths in tokens: 100, 'uniform(100..900)', 'normal(mean=400, sd=90)',
+    /// 'lognormal(mean=400, cv=0.6, min=4, max=2400)', 'mix(0.8: fixed(100), 0.2: uniform(1000..4000))',
+    /// or file:lengths.csv.
     #[arg(long, value_name = "TOKENS")]
     isl: Option<TokenLengths>,
 
     /// Output lengths in tokens, in the same form.
     #[arg(long, value_name = "TOKENS")]
     osl: Option<TokenLengths>,
+
+    /// A kind of request, with prompt and output lengths of its own, instead of --isl and --osl:
+    /// '0.8: isl=uniform(20..200) osl=100'; may be given several times, the weights are relative.
+    #[arg(long, value_name = "WEIGHT: ISL OSL")]
+    class: Vec<ClassSection>,
+
+    /// Send the requests of a file: ShareGPT JSON, OpenAI-style JSONL, a CSV or JSONL of lengths, or a trace
+    /// (Mooncake, Azure, BurstGPT). --osl is for entries that tell no output length.
+    #[arg(long, value_name = "FILE")]
+    dataset: Option<String>,
+
+    /// What the file holds: auto, sharegpt, openai, lengths, mooncake, azure or burstgpt [default: auto]
+    #[arg(long, value_name = "FORMAT")]
+    dataset_format: Option<FormatName>,
+
+    /// Refuse a file with a malformed entry; they are counted and left out otherwise.
+    #[arg(long)]
+    strict: bool,
+
+    /// Tokens that all prompts begin with (a system prompt), before those of --isl.
+    #[arg(long, value_name = "TOKENS")]
+    shared_prefix: Option<Count>,
+
+    /// Prefixes of which each prompt has one, before the tokens of --isl: 20x1024 (count x tokens), or
+    /// 20x1024@80% with the share of prompts that take theirs from the pool.
+    #[arg(long, value_name = "COUNTxTOKENS[@SHARE]")]
+    prefix_pool: Option<Pool>,
 
     /// How prompt tokens are counted: auto, server, usage, or the path of a tokenizer.json.
     #[arg(long, value_name = "FILE|HOW")]
@@ -183,11 +212,16 @@ impl CommonFlags {
 
     /// A flag that says what is sent or what is asked of the answers, if one is given.
     pub fn names_question(&self) -> Option<&'static str> {
-        let WorkloadFlags { isl, osl, tokenizer, .. } = &self.workload;
+        let WorkloadFlags { isl, osl, tokenizer, class, dataset, shared_prefix, prefix_pool, .. } =
+            &self.workload;
         let given = [
             (!self.slo.is_empty(), "--slo"),
             (isl.is_some(), "--isl"),
             (osl.is_some(), "--osl"),
+            (!class.is_empty(), "--class"),
+            (dataset.is_some(), "--dataset"),
+            (shared_prefix.is_some(), "--shared-prefix"),
+            (prefix_pool.is_some(), "--prefix-pool"),
             (tokenizer.is_some(), "--tokenizer"),
         ];
         given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
@@ -210,13 +244,25 @@ impl CommonFlags {
             slo,
             target: self.target.into_section()?,
             engine: self.launch.into_section()?,
-            workload: self.workload.into_section(),
+            workload: with_trace(self.workload.into_section(), further.workload)?,
             telemetry: TelemetrySection { gpu: self.telemetry.gpu, dcgm: self.telemetry.dcgm },
             ..further
         };
         let plan = recipe.changed_by(flags).into_plan(name.as_deref(), purpose)?;
         let OutputFlags { out, json, quiet, force } = self.output;
         Ok((plan, Settings { out, json, quiet, force }))
+    }
+}
+
+/// The workload with the file that the command itself names (`--trace`).
+fn with_trace(flags: WorkloadSection, own: WorkloadSection) -> Result<WorkloadSection, Complaint> {
+    match (&flags.dataset, own.dataset) {
+        (Some(_), Some(_)) => {
+            Err(Complaint::new(ExitCode::Usage, "both `--dataset` and `--trace` are given")
+                .hint("a trace is sent at its own timestamps; keep one of them"))
+        }
+        (_, Some(trace)) => Ok(WorkloadSection { dataset: Some(trace), ..flags }),
+        (_, None) => Ok(flags),
     }
 }
 
@@ -228,7 +274,17 @@ impl WorkloadFlags {
 
     /// The recipe's section that these flags change.
     pub fn into_section(self) -> WorkloadSection {
-        WorkloadSection { isl: self.isl, osl: self.osl, tokenizer: self.tokenizer }
+        WorkloadSection {
+            isl: self.isl,
+            osl: self.osl,
+            tokenizer: self.tokenizer,
+            classes: (!self.class.is_empty()).then_some(self.class),
+            dataset: self.dataset,
+            dataset_format: self.dataset_format,
+            strict: self.strict.then_some(true),
+            shared_prefix: self.shared_prefix,
+            prefix_pool: self.prefix_pool,
+        }
     }
 }
 

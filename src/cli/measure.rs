@@ -1,9 +1,9 @@
 //! `plimsoll measure`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use plimsoll::recipe::{
-    ArrivalsName, Bounds, Count, Duration, LoadSection, Purpose, Rates, Recipe, StrategyName,
-    StrategySection, TrialSection,
+    ArrivalsName, Bounds, Count, Duration, LoadSection, Purpose, Ramp, Rates, Recipe, ReplaySection, Speed,
+    StrategyName, StrategySection, TrialSection, Window, WorkloadSection,
 };
 
 use super::complaint::Complaint;
@@ -11,29 +11,50 @@ use super::exit::ExitCode;
 use super::flags::CommonFlags;
 use super::{block_on, engine};
 
-/// Measure one load: a fixed number of requests in flight, or a rate of arrivals.
+/// Measure one load: a fixed number of requests in flight, a rate of arrivals, or a trace.
 ///
 /// Gives the full summary of that load. An SLO is not needed; where there is one, the load is judged
 /// by it.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("load").required(true))]
 pub struct Measure {
     /// Requests in flight (closed loop).
-    #[arg(long, value_name = "N", required_unless_present = "rate", conflicts_with = "rate")]
+    #[arg(long, value_name = "N", group = "load")]
     concurrency: Option<Count>,
 
     /// Arrivals, requests a second (open loop): latency counts from when a request was due.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", group = "load")]
     rate: Option<Rates>,
+
+    /// Replay a trace: arrivals at its timestamps, with its lengths and prefixes (Mooncake JSONL, Azure or
+    /// BurstGPT CSV, or a log with timestamps).
+    #[arg(long, value_name = "FILE", group = "load")]
+    trace: Option<String>,
+
+    /// How many times faster the trace is replayed [default: 1]
+    #[arg(long, value_name = "FACTOR", requires = "trace")]
+    speed_up: Option<Speed>,
+
+    /// The part of the trace that is replayed, such as 0s..600s [default: all of it]
+    #[arg(long, value_name = "FROM..TO", requires = "trace")]
+    window: Option<Window>,
+
+    /// Arrivals at a rate that moves along a CSV `seconds,rate`, linear between its points.
+    #[arg(long, value_name = "FILE", group = "load")]
+    rate_series: Option<String>,
+
+    /// Arrivals at a rate that rises or falls: 'linear(1..50 in 60s)' or 'exponential(1..50 in 60s)'.
+    #[arg(long, value_name = "RAMP", group = "load")]
+    ramp: Option<Ramp>,
 
     /// How arrivals are spaced: poisson (the default), constant, or gamma(SHAPE) with a shape below 1 for
     /// bursts.
-    #[arg(long, value_name = "PROCESS", requires = "rate")]
+    #[arg(long, value_name = "PROCESS", conflicts_with_all = ["concurrency", "trace"])]
     arrivals: Option<ArrivalsName>,
 
     /// Most requests in flight of an open loop; those beyond wait, and their waiting counts in their
     /// latency [default: 4096]
-    #[arg(long, value_name = "K", requires = "rate")]
+    #[arg(long, value_name = "K", conflicts_with = "concurrency")]
     in_flight_cap: Option<Count>,
 
     /// Completions to count [default: 250, or as many as end in 2 minutes]
@@ -41,7 +62,7 @@ pub struct Measure {
     requests: Option<Count>,
 
     /// Time to measure instead, once the load has settled.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["trace", "rate_series", "ramp"])]
     duration: Option<Duration>,
 
     #[command(flatten)]
@@ -52,6 +73,8 @@ const EXAMPLES: &str = "\
 Examples:
   plimsoll measure --concurrency 8
   plimsoll measure --rate 20 --arrivals poisson --duration 30s
+  plimsoll measure --trace trace.jsonl --speed-up 2 --window 0s..600s
+  plimsoll measure --ramp 'exponential(1..50 in 60s)'
   plimsoll measure --url http://127.0.0.1:8000 --concurrency 32 --duration 30s --json";
 
 /// Longest that a given number of requests is waited for: in effect, until they are there.
@@ -89,7 +112,14 @@ impl Measure {
                     rate: self.rate,
                     arrivals: self.arrivals,
                     in_flight_cap: self.in_flight_cap,
+                    series: self.rate_series,
+                    ramp: self.ramp,
+                    replay: self
+                        .trace
+                        .is_some()
+                        .then_some(ReplaySection { speed_up: self.speed_up, window: self.window }),
                 },
+                workload: WorkloadSection { dataset: self.trace, ..WorkloadSection::default() },
                 strategy: StrategySection {
                     kind: Some(StrategyName::Grid),
                     precision: None,

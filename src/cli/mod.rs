@@ -22,6 +22,7 @@ mod stored;
 mod tune;
 mod verify;
 mod watch;
+mod workload;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -58,6 +59,7 @@ enum Command {
     Resume(stored::Resume),
     Replay(stored::Replay),
     Plan(Box<plan::Plan>),
+    Workload(Box<workload::WorkloadCommand>),
     Report(report::Report),
     Watch(watch::Watch),
     Analyze(analyze::Analyze),
@@ -102,6 +104,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),
         Command::Plan(plan) => plan.run(),
+        Command::Workload(workload) => workload.run(),
         Command::Report(report) => report.run(),
         Command::Watch(watch) => watch.run(),
         Command::Analyze(analyze) => analyze.run(),

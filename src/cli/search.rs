@@ -111,6 +111,7 @@ impl Search {
                     rate: how.rate,
                     arrivals: how.arrivals,
                     in_flight_cap: how.in_flight_cap,
+                    ..LoadSection::default()
                 },
                 strategy: StrategySection {
                     kind: how.strategy,

@@ -51,6 +51,7 @@ fn open_loop(plan: &Plan, users: u32, rate: f64) -> Plan {
         process: ArrivalProcess::Poisson,
         in_flight_cap: cap,
         levels: vec![rate],
+        curve: None,
     });
     check
 }

@@ -23,6 +23,7 @@ pub struct Prepared {
 /// Everything of a body that is the same for all requests.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyTemplate {
+    is_chat: bool,
     before_prompt: &'static str,
     after_prompt: &'static str,
     min_tokens: bool,
@@ -56,11 +57,13 @@ impl BodyTemplate {
         }
         fields.extend(options.extra_body.iter().map(|(field, value)| (field.clone(), value.clone())));
         let fields = Value::Object(fields).to_string();
+        let is_chat = options.api == Api::Chat;
         let (before_prompt, after_prompt) = match options.api {
             Api::Chat => (r#"{"messages":[{"role":"user","content":"#, "}]"),
             Api::Completions => (r#"{"prompt":"#, ""),
         };
         Ok(Self {
+            is_chat,
             before_prompt,
             after_prompt,
             min_tokens: matches!(options.engine, Engine::Vllm | Engine::TensorrtLlm | Engine::Simulated),
@@ -71,9 +74,17 @@ impl BodyTemplate {
     /// The bytes of one request.
     pub(crate) fn prepare(&self, spec: &RequestSpec) -> Prepared {
         let mut body = String::with_capacity(spec.prompt.len() * 9 / 8 + self.tail.len() + 128);
-        body.push_str(self.before_prompt);
-        body.push_str(&Value::from(spec.prompt.as_str()).to_string());
-        body.push_str(self.after_prompt);
+        match &spec.messages {
+            Some(messages) if self.is_chat => {
+                body.push_str(r#"{"messages":"#);
+                body.push_str(messages);
+            }
+            _ => {
+                body.push_str(self.before_prompt);
+                body.push_str(&Value::from(spec.prompt.as_str()).to_string());
+                body.push_str(self.after_prompt);
+            }
+        }
         body.push_str(&format!(",\"max_tokens\":{}", spec.osl));
         if self.min_tokens {
             body.push_str(&format!(",\"min_tokens\":{}", spec.osl));
@@ -91,7 +102,8 @@ mod tests {
     fn body(change: impl FnOnce(&mut ClientOptions)) -> Value {
         let mut options = ClientOptions::new("http://127.0.0.1:1", "tiny \"m\"");
         change(&mut options);
-        let spec = RequestSpec { id: 1, prompt: "say \"hi\"\n世界".to_owned(), isl: 4, osl: 16 };
+        let spec =
+            RequestSpec { id: 1, prompt: "say \"hi\"\n世界".to_owned(), isl: 4, osl: 16, messages: None };
         serde_json::from_slice(&BodyTemplate::new(&options).unwrap().prepare(&spec).body).unwrap()
     }
 
@@ -127,6 +139,23 @@ mod tests {
         assert_eq!(plain["prompt"], "say \"hi\"\n世界");
         assert_eq!(plain["stream"], false);
         assert!(plain.get("stream_options").is_none());
+    }
+
+    #[test]
+    fn messages_of_a_dataset_go_out_as_they_are() {
+        let messages = r#"[{"role":"system","content":"be brief"},{"role":"user","content":"hi"}]"#;
+        let spec = RequestSpec {
+            messages: Some(messages.to_owned()),
+            ..RequestSpec::new(1, "be brief\nhi".to_owned(), 3, 16)
+        };
+        let mut options = ClientOptions::new("http://127.0.0.1:1", "m");
+        let body = |options: &ClientOptions| -> Value {
+            serde_json::from_slice(&BodyTemplate::new(options).unwrap().prepare(&spec).body).unwrap()
+        };
+        assert_eq!(body(&options)["messages"], serde_json::from_str::<Value>(messages).unwrap());
+        assert_eq!(body(&options)["max_tokens"], 16);
+        options.api = Api::Completions;
+        assert_eq!(body(&options)["prompt"], "be brief\nhi");
     }
 
     #[test]

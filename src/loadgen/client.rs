@@ -7,7 +7,7 @@
 //! use plimsoll::workload::RequestSpec;
 //!
 //! let client = Client::new(&ClientOptions::new("http://127.0.0.1:8000", "tiny"), Instant::now())?;
-//! let spec = RequestSpec { id: 0, prompt: "Once upon a time".to_owned(), isl: 4, osl: 64 };
+//! let spec = RequestSpec { id: 0, prompt: "Once upon a time".to_owned(), isl: 4, osl: 64, messages: None };
 //! let record = client.fetch(&spec).await;
 //! println!("TTFT {:?} s, {:?}", record.ttft(), record.outcome);
 //! # Ok(())

@@ -6,7 +6,7 @@
 //! use plimsoll::loadgen::{ClientOptions, Excess, LiveOptions, LiveSession, Session, Wake};
 //! use plimsoll::workload::RequestSpec;
 //!
-//! let requests = (0..).map(|id| RequestSpec { id, prompt: format!("Tell me of {id}"), isl: 4, osl: 64 });
+//! let requests = (0..).map(|id| RequestSpec { id, prompt: format!("Tell me of {id}"), isl: 4, osl: 64, messages: None });
 //! let options = LiveOptions::new(ClientOptions::new("http://127.0.0.1:8000", "tiny"), 64);
 //! let (_stop, interrupt) = tokio::sync::watch::channel(false);
 //! let mut load = LiveSession::open(options, Box::new(requests), Instant::now(), interrupt)?;

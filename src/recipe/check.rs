@@ -63,7 +63,13 @@ impl Recipe {
             )
             .hint("keep one: requests are sent at a rate (open loop) or kept in flight (closed loop)"));
         }
-        if load.rate.is_none() {
+        if load.moves() && (load.rate.is_some() || load.concurrency.is_some()) {
+            return Err(RecipeError::new(
+                "a load that moves (`--rate-series`, `--ramp`, `--trace`) is given, and another one as well",
+            )
+            .hint("keep one of them, or `--rate`, or `--concurrency`"));
+        }
+        if !load.is_open() {
             let fields = [
                 (load.arrivals.is_some(), "`load.arrivals` (`--arrivals`)"),
                 (load.in_flight_cap.is_some(), "`load.in_flight_cap` (`--in-flight-cap`)"),

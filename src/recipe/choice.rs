@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::error::closest;
 use super::quantity::{QuantityError, written_as_text, wrong};
-use crate::plan::{Api, Engine, TokenizerPlan};
+use crate::plan::{Api, DatasetFormat, Engine, TokenizerPlan};
 use crate::workload::ArrivalProcess;
 
 /// Names of the calls that can be measured.
@@ -23,6 +23,16 @@ pub const ENGINES: [(&str, Engine); 6] = [
 /// Names of the strategies.
 pub const STRATEGIES: [(&str, StrategyName); 3] =
     [("adaptive", StrategyName::Adaptive), ("bisect", StrategyName::Bisect), ("grid", StrategyName::Grid)];
+
+/// Names of the formats of datasets and traces.
+pub const DATASET_FORMATS: [(&str, DatasetFormat); 6] = [
+    ("sharegpt", DatasetFormat::Sharegpt),
+    ("openai", DatasetFormat::Openai),
+    ("lengths", DatasetFormat::Lengths),
+    ("mooncake", DatasetFormat::Mooncake),
+    ("azure", DatasetFormat::Azure),
+    ("burstgpt", DatasetFormat::Burstgpt),
+];
 
 /// A way to search, without its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +91,7 @@ impl FromStr for ArrivalsName {
 }
 
 /// Finds `text` among the names of `table`, whatever its case and dashes.
-fn choose<T: Copy>(what: &str, text: &str, table: &[(&str, T)]) -> Result<T, QuantityError> {
+pub(super) fn choose<T: Copy>(what: &str, text: &str, table: &[(&str, T)]) -> Result<T, QuantityError> {
     let plain = text.trim().to_lowercase().replace('_', "-");
     if let Some(&(_, value)) = table.iter().find(|(name, _)| *name == plain) {
         return Ok(value);

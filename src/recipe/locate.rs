@@ -50,7 +50,8 @@ mod tests {
         assert_eq!(message, "recipe `my.toml`, line 4: `[load]` has no field `concurency`");
         assert_eq!(
             hint,
-            "did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`)"
+            "did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`, `series`, \
+             `ramp`, `replay`)"
         );
         let (message, hint) = error("sede = 1\n");
         assert_eq!(message, "recipe `my.toml`, line 1: a recipe has no field `sede`");

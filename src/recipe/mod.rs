@@ -31,6 +31,7 @@ mod locate;
 pub mod quantity;
 mod ready;
 mod resolve;
+mod traffic;
 mod written;
 
 pub use choice::{ApiName, ArrivalsName, EngineName, StrategyName, Tokenizer};
@@ -40,6 +41,7 @@ pub use lengths::TokenLengths;
 pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Rates, Speed};
 pub use ready::{READY, ReadyRecipe};
 pub use resolve::{Purpose, choose_preset};
+pub use traffic::{ClassSection, FormatName, Pool, Ramp, ReplaySection, Window};
 pub use written::{
     BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TelemetrySection,
     TrialSection, TuneObjective, TuneSection, WorkloadSection,

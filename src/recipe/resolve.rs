@@ -1,12 +1,13 @@
 //! Recipe to plan: every default made explicit, nothing left to guess later.
 
-use super::choice::{StrategyName, Tokenizer};
+use super::choice::StrategyName;
 use super::error::{RecipeError, closest};
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
+use super::traffic::{resolve_curve, resolve_workload};
 use super::written::{LoadSection, Recipe, StrategySection, TargetSection};
 use crate::plan::{
-    Api, ArrivalsPlan, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, SimulatedPlan,
-    StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
+    Api, ArrivalsPlan, Budget, CurvePlan, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan,
+    SimulatedPlan, StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
 };
 use crate::sim::presets::{self, Preset};
 use crate::slo::Slo;
@@ -34,6 +35,8 @@ const BISECT_PRECISION: f64 = 0.05;
 const GRID_LEVELS: [u32; 8] = [1, 3, 7, 19, 52, 139, 373, 1000];
 /// Completions that a trial of fixed size counts: enough for a p95 of 12 misses.
 const TRIAL_REQUESTS: u32 = 250;
+/// More completions than any curve or trace brings.
+const ALL_REQUESTS: u32 = 1_000_000_000;
 /// Shortest and longest measured window, seconds.
 const TRIAL_SECONDS: (f64, f64) = (1.0, 120.0);
 /// Longest a request may take, seconds.
@@ -76,7 +79,10 @@ impl Recipe {
             _ => 1,
         };
         let (mut strategy, mut load) = resolve_search(self.strategy, self.load.concurrency);
-        let arrivals = resolve_arrivals(&self.load, &mut strategy, purpose)?;
+        let lengths = preset.map_or((ISL, OSL), |preset| (preset.isl.clone(), preset.osl.clone()));
+        let workload = resolve_workload(self.workload, self.load.replay, lengths)?;
+        let curve = resolve_curve(&self.load, &workload)?;
+        let arrivals = resolve_arrivals(&self.load, curve, &mut strategy, purpose)?;
         if let Some(arrivals) = &arrivals {
             load = LoadRange { min: 1, max: arrivals.in_flight_cap };
         }
@@ -87,11 +93,11 @@ impl Recipe {
             }),
             None => TargetPlan::Endpoint(target.into_endpoint()?),
         };
-        let workload = WorkloadPlan {
-            isl: self.workload.isl.map_or(preset.map_or(ISL, |preset| preset.isl), |lengths| lengths.0),
-            osl: self.workload.osl.map_or(preset.map_or(OSL, |preset| preset.osl), |lengths| lengths.0),
-            tokenizer: self.workload.tokenizer.map(|Tokenizer(plan)| plan).unwrap_or_default(),
-        };
+        let mut trial = resolve_trial(self.trial.requests, self.trial.min_duration, self.trial.max_duration);
+        if self.trial.requests.is_none() && arrivals.as_ref().is_some_and(|plan| plan.curve.is_some()) {
+            // A curve is measured to its end.
+            trial.requests = ALL_REQUESTS;
+        }
         if let Some(preset) = preset {
             check_context(preset, &workload)?;
         }
@@ -105,7 +111,7 @@ impl Recipe {
             arrivals,
             strategy,
             workload,
-            trial: resolve_trial(self.trial.requests, self.trial.min_duration, self.trial.max_duration),
+            trial,
             budget: Budget {
                 seconds: self.budget.duration.map(|Duration(seconds)| seconds),
                 requests: self.budget.requests.map(|Count(requests)| u64::from(requests)),
@@ -117,6 +123,22 @@ impl Recipe {
             },
             repeats,
         })
+    }
+}
+
+impl Recipe {
+    /// The workload alone, whatever server it would be sent to.
+    ///
+    /// # Errors
+    /// As [`Recipe::into_plan`], of what is sent.
+    pub fn into_workload(self) -> Result<WorkloadPlan, RecipeError> {
+        let preset = if self.target.url.is_some() {
+            None
+        } else {
+            Some(choose_preset(self.target.simulated.as_deref())?)
+        };
+        let lengths = preset.map_or((ISL, OSL), |preset| (preset.isl.clone(), preset.osl.clone()));
+        resolve_workload(self.workload, self.load.replay, lengths)
     }
 }
 
@@ -180,12 +202,8 @@ pub fn choose_preset(name: Option<&str>) -> Result<&'static Preset, RecipeError>
 
 /// Refuses requests that the simulated engine would refuse one by one.
 fn check_context(preset: &Preset, workload: &WorkloadPlan) -> Result<(), RecipeError> {
-    let longest = |lengths: Lengths| match lengths {
-        Lengths::Fixed { tokens } => u64::from(tokens),
-        Lengths::Lognormal { max, .. } => u64::from(max),
-    };
-    let (prompt, output) = (longest(workload.isl), longest(workload.osl));
-    if prompt + output <= u64::from(preset.max_model_len) {
+    let (prompt, output) = workload.longest();
+    if u64::from(prompt) + u64::from(output) <= u64::from(preset.max_model_len) {
         return Ok(());
     }
     Err(RecipeError::new(format!(
@@ -231,10 +249,19 @@ fn resolve_search(section: StrategySection, concurrency: Option<Bounds>) -> (Str
 /// The open loop that is asked for, if one is. A grid's levels become rates.
 fn resolve_arrivals(
     section: &LoadSection,
+    curve: Option<(CurvePlan, f64)>,
     strategy: &mut StrategyPlan,
     purpose: Purpose,
 ) -> Result<Option<ArrivalsPlan>, RecipeError> {
-    let Some(Rates { min, max }) = section.rate else { return Ok(None) };
+    if curve.is_some() && purpose == Purpose::Search {
+        return Err(RecipeError::new("a rate series, a ramp or a trace is measured, not searched").hint(
+            "for example `plimsoll measure --trace FILE --speed-up 2`; `plimsoll search --rate` finds the largest \
+             rate that holds",
+        ));
+    }
+    let (curve, mean) = curve.unzip();
+    let rates = mean.map(|mean| Rates { min: mean, max: mean });
+    let Some(Rates { min, max }) = rates.or(section.rate) else { return Ok(None) };
     let levels = match strategy {
         StrategyPlan::Grid { levels } if purpose == Purpose::Search => {
             let rates: Vec<f64> = levels.iter().map(|&level| f64::from(level)).collect();
@@ -269,6 +296,7 @@ fn resolve_arrivals(
         process: section.arrivals.map(|name| name.0).unwrap_or_default(),
         in_flight_cap: section.in_flight_cap.map_or(IN_FLIGHT_CAP, |Count(cap)| cap),
         levels,
+        curve,
     }))
 }
 

@@ -13,7 +13,8 @@ use super::lengths::TokenLengths;
 use super::locate;
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::ready::{READY, ReadyRecipe};
-use crate::plan::{GpuChoice, TokenizerPlan};
+use super::traffic::{ClassSection, FormatName, Pool, Ramp, ReplaySection};
+use crate::plan::{GpuChoice, Lengths, TokenizerPlan};
 use crate::search::tuner::Design;
 use crate::slo::Slo;
 use crate::space::{KnobSection, Setting};
@@ -95,9 +96,15 @@ pub struct LoadSection {
     /// Open loop: most requests in flight at once; an arrival beyond waits, and its waiting counts in
     /// its latency. 4096 if left out.
     pub in_flight_cap: Option<Count>,
+    /// Open loop at a rate that moves: a CSV `seconds,rate`; a relative path starts at the recipe's folder.
+    pub series: Option<String>,
+    /// Open loop at a rate that rises or falls: `linear(1..50 in 60s)`, `exponential(1..50 in 60s)`.
+    pub ramp: Option<Ramp>,
+    /// Open loop at the timestamps of `workload.dataset`.
+    pub replay: Option<ReplaySection>,
 }
 
-/// What is sent: synthetic prompts, each of them unique.
+/// What is sent: synthetic prompts, each of them unique, or the requests of a file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkloadSection {
@@ -108,6 +115,18 @@ pub struct WorkloadSection {
     /// How prompt tokens are counted; `auto` if left out. A relative path starts at the recipe's
     /// folder.
     pub tokenizer: Option<Tokenizer>,
+    /// Kinds of requests whose prompt and output lengths are drawn together, instead of `isl` and `osl`.
+    pub classes: Option<Vec<ClassSection>>,
+    /// File whose entries are the requests; a relative path starts at the recipe's folder.
+    pub dataset: Option<String>,
+    /// What it holds; found out if left out.
+    pub dataset_format: Option<FormatName>,
+    /// Whether one malformed entry of it is reason to refuse it; they are counted and left out otherwise.
+    pub strict: Option<bool>,
+    /// Tokens that all prompts begin with, before those of `isl`.
+    pub shared_prefix: Option<Count>,
+    /// Prefixes of which each prompt has one, before the tokens of `isl`: `20x1024`, `20x1024@80%`.
+    pub prefix_pool: Option<Pool>,
 }
 
 /// How to search.
@@ -284,11 +303,18 @@ impl Recipe {
             self.strategy = StrategySection { kind, repeats, ..StrategySection::default() };
         }
         // So has one kind of load no use for the other's range.
-        if flags.load.rate.is_some() {
-            self.load.concurrency = None;
+        let moves = flags.load.moves();
+        if flags.load.is_open() {
+            self.load = LoadSection {
+                arrivals: self.load.arrivals,
+                in_flight_cap: self.load.in_flight_cap,
+                rate: self.load.rate.filter(|_| !moves),
+                ..LoadSection::default()
+            };
         } else if flags.load.concurrency.is_some() {
             self.load = LoadSection::default();
         }
+        self.workload.make_way_for(&flags.workload);
         /// Takes the fields that the flags give.
         macro_rules! take {
             ($($($part:ident).+),+ $(,)?) => {
@@ -318,9 +344,18 @@ impl Recipe {
             load.rate,
             load.arrivals,
             load.in_flight_cap,
+            load.series,
+            load.ramp,
+            load.replay,
             workload.isl,
             workload.osl,
             workload.tokenizer,
+            workload.classes,
+            workload.dataset,
+            workload.dataset_format,
+            workload.strict,
+            workload.shared_prefix,
+            workload.prefix_pool,
             strategy.kind,
             strategy.precision,
             strategy.levels,
@@ -358,6 +393,18 @@ impl Recipe {
         }
         if let Some(path) = &mut self.engine.folder {
             *path = rebased(path);
+        }
+        for path in [&mut self.workload.dataset, &mut self.load.series].into_iter().flatten() {
+            *path = rebased(path);
+        }
+        let classes = self.workload.classes.iter_mut().flatten();
+        let lengths = classes.flat_map(|class| [&mut class.isl, &mut class.osl]);
+        for lengths in lengths.chain(&mut self.workload.isl).chain(&mut self.workload.osl) {
+            for unread in lengths.0.unread() {
+                if let Lengths::Empirical { file, .. } = unread {
+                    *file = rebased(file);
+                }
+            }
         }
     }
 

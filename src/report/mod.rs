@@ -21,6 +21,7 @@ pub mod repeats;
 mod series;
 pub mod soak;
 pub mod terminal;
+pub mod traffic;
 mod words;
 
 pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};

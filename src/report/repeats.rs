@@ -9,9 +9,9 @@ use super::document::{AnswerDocument, Document};
 use super::words;
 use crate::plan::{Plan, StrategyPlan};
 use crate::run::{Contents, Cost, RepeatsFolder};
+use crate::search::gate::known;
 use crate::search::repeats::{self, Repeat};
 use crate::search::{Answer, Place, SearchOutcome, TrialOutcome, judge};
-use crate::stats::sequential::Known;
 use crate::units::{Interval, Load, significant};
 
 /// Several whole searches that were put together.
@@ -116,7 +116,7 @@ fn repeat(run: &Contents) -> Repeat {
     let outcomes: Vec<TrialOutcome> = run.outcomes().cloned().collect();
     let judged = || {
         let judged = judge(&run.plan.slo, run.plan.load, &outcomes);
-        judged.crossing.filter(|_| judged.place == Place::Within).as_ref().map(Known::of)
+        judged.crossing.filter(|_| judged.place == Place::Within).as_ref().map(known)
     };
     let adaptive = matches!(run.plan.strategy, StrategyPlan::Adaptive { .. }) && run.plan.arrivals.is_none();
     let answer = match &run.ended {

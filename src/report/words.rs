@@ -1,6 +1,6 @@
 //! Figures and answers in words, the same in every form of the report.
 
-use crate::plan::Plan;
+use crate::plan::{ArrivalsPlan, CurvePlan, Plan};
 use crate::search::{SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Stat};
 use crate::units::{Interval, Load, Seconds, rate_figure, significant};
@@ -127,8 +127,18 @@ fn in_headline(load: Load) -> String {
     }
 }
 
+/// How the arrivals of a plan come.
+pub(crate) fn arrivals(plan: &ArrivalsPlan) -> String {
+    match &plan.curve {
+        Some(CurvePlan::Trace { speed_up: 1.0 }) => "at the trace's timestamps".to_owned(),
+        Some(CurvePlan::Trace { speed_up }) => format!("at the trace's timestamps, {speed_up} times as fast"),
+        Some(CurvePlan::Rates { .. }) => format!("{}, at a rate that moves", process(plan.process)),
+        None => process(plan.process),
+    }
+}
+
 /// How arrivals are spaced.
-pub(crate) fn process(process: ArrivalProcess) -> String {
+fn process(process: ArrivalProcess) -> String {
     match process {
         ArrivalProcess::Constant => "at constant gaps".to_owned(),
         ArrivalProcess::Poisson => "Poisson".to_owned(),

@@ -7,7 +7,7 @@ use crate::loadgen::{Failure, Outcome, Phase, RequestRecord};
 use crate::metrics::{Counts, Distribution, Summary};
 use crate::plan::{
     Api, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, StrategyPlan, TargetPlan,
-    TelemetryPlan, TokenizerPlan, TrialPlan, WorkloadPlan,
+    TelemetryPlan, TrialPlan, WorkloadPlan,
 };
 use crate::search::{
     Answer, Boundary, Goodput, Resolution, SearchOutcome, Settle, StopRule, TrialKind, TrialOutcome,
@@ -50,11 +50,10 @@ pub(crate) fn plan() -> Plan {
         load: LoadRange { min: 1, max: 1024 },
         arrivals: None,
         strategy: StrategyPlan::Adaptive { precision: 0.1 },
-        workload: WorkloadPlan {
-            isl: Lengths::Fixed { tokens: 512 },
-            osl: Lengths::Lognormal { mean: 128.0, cv: 0.5, min: 8, max: 512 },
-            tokenizer: TokenizerPlan::Auto,
-        },
+        workload: WorkloadPlan::of(
+            Lengths::Fixed { tokens: 512 },
+            Lengths::Lognormal { mean: 128.0, cv: 0.5, min: 8, max: 512 },
+        ),
         trial: TrialPlan { requests: 200, min_seconds: 5.0, max_seconds: 60.0 },
         budget: Budget { seconds: Some(600.0), requests: None },
         engine: None,

@@ -41,6 +41,8 @@ pub struct Grid {
     void: Vec<(u32, String)>,
     last: Option<(u32, f64)>,
     stopped: bool,
+    /// Nothing is warmed up and nothing measured again.
+    once: bool,
 }
 
 impl Grid {
@@ -61,7 +63,15 @@ impl Grid {
             void: Vec::new(),
             last: None,
             stopped: false,
+            once: false,
         }
+    }
+
+    /// The same without a warm-up, and each level exactly once: a curve of rates or a trace is a load of
+    /// its own, from its first request on.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { once: true, warm: true, ..self }
     }
 
     fn advance(&mut self) {
@@ -95,12 +105,12 @@ impl Strategy for Grid {
         self.last = Some((level, evidence::worst_margin(outcome)));
         self.evidence.add(outcome);
         match &outcome.verdict {
-            Verdict::Void(_) if self.voids < evidence::RETRIES => self.voids += 1,
+            Verdict::Void(_) if !self.once && self.voids < evidence::RETRIES => self.voids += 1,
             Verdict::Void(reason) => {
                 self.void.push((level, reason.to_string()));
                 self.advance();
             }
-            Verdict::Undecided if self.reruns < evidence::RERUNS => {
+            Verdict::Undecided if !self.once && self.reruns < evidence::RERUNS => {
                 self.voids = 0;
                 self.reruns += 1;
             }

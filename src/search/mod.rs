@@ -98,7 +98,8 @@ pub fn over_rates(
         StrategyPlan::Gate { test } => Box::new(Gate::new(own.clone(), levels, *test, budget, seed)),
         StrategyPlan::Soak { hold } => Box::new(Soak::new(own.clone(), levels, *hold)),
         StrategyPlan::Grid { .. } => {
-            Box::new(Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial))
+            let grid = Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial);
+            Box::new(if arrivals.curve.is_some() { grid.once() } else { grid })
         }
     };
     Box::new(RateSearch::sized(inner, own, arrivals, trial))

@@ -245,7 +245,7 @@ mod tests {
 
     fn plan(min: f64, max: f64) -> ArrivalsPlan {
         let process = ArrivalProcess::Poisson;
-        ArrivalsPlan { min, max, process, in_flight_cap: 4096, levels: Vec::new() }
+        ArrivalsPlan { min, max, process, in_flight_cap: 4096, levels: Vec::new(), curve: None }
     }
 
     fn rates(min: f64, max: f64) -> RateSearch {

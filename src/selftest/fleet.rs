@@ -10,8 +10,8 @@ use std::convert::Infallible;
 use super::in_parallel;
 use crate::capacity::{Burst, CapacityError, Fleet, Policy, Server, fleet};
 use crate::plan::{
-    Budget, LoadRange, PLAN_VERSION, Plan, SimulatedPlan, StrategyPlan, TargetPlan, TelemetryPlan,
-    TokenizerPlan, TrialPlan, WorkloadPlan,
+    Budget, LoadRange, PLAN_VERSION, Plan, SimulatedPlan, StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan,
+    WorkloadPlan,
 };
 use crate::report::fleet::server;
 use crate::report::{Document, Provenance};
@@ -76,7 +76,7 @@ pub fn measure(preset: &Preset, seed: u64) -> Result<Option<Server>, SloError> {
         target: TargetPlan::Simulated(SimulatedPlan { preset: preset.name.to_owned(), speed: 1.0 }),
         load,
         strategy: StrategyPlan::Adaptive { precision },
-        workload: WorkloadPlan { isl: preset.isl, osl: preset.osl, tokenizer: TokenizerPlan::Auto },
+        workload: WorkloadPlan::of(preset.isl.clone(), preset.osl.clone()),
         trial: TrialPlan { requests: 200, min_seconds: 1.0, max_seconds: 600.0 },
         engine: None,
         telemetry: TelemetryPlan::default(),

@@ -80,7 +80,14 @@ fn milli(rate: f64) -> u32 {
 fn search(open: &OpenScenario, seed: u64, precision: f64) -> Result<Said, SloError> {
     let slo = Slo::parse(open.scenario.slo.iter().copied())?;
     let (min, max) = open.rates;
-    let arrivals = ArrivalsPlan { min, max, process: open.process, in_flight_cap: 4096, levels: Vec::new() };
+    let arrivals = ArrivalsPlan {
+        min,
+        max,
+        process: open.process,
+        in_flight_cap: 4096,
+        levels: Vec::new(),
+        curve: None,
+    };
     let trial = TrialPlan { requests: 250, min_seconds: 1.0, max_seconds: 120.0 };
     let strategy = StrategyPlan::Adaptive { precision };
     let mut strategy = search::over_rates(&slo, &arrivals, &strategy, trial, Budget::default(), seed);

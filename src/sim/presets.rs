@@ -11,7 +11,7 @@ use crate::sim::model::{Disturbance, KvPolicy, Params, StepCost};
 use crate::sim::traffic::Traffic;
 
 /// A server, its load and its SLO.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
     /// Name, as given on the command line.
     pub name: &'static str,
@@ -34,7 +34,7 @@ pub struct Preset {
 impl Preset {
     /// The usual load.
     pub fn traffic(&self) -> Traffic {
-        Traffic::of(self.isl, self.osl)
+        Traffic::of(self.isl.clone(), self.osl.clone())
     }
 }
 

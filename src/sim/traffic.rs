@@ -1,10 +1,10 @@
 //! What simulated users ask for: the lengths of prompts and outputs.
 
-use crate::plan::Lengths;
+use crate::plan::{ClassPlan, Lengths, WorkloadPlan};
 use crate::rng::Stream;
 
 /// A distribution of lengths, tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// Always the same.
     Fixed(u32),
@@ -19,10 +19,12 @@ pub enum Shape {
         /// Longest.
         max: u32,
     },
+    /// Any other distribution of a plan.
+    Planned(Lengths),
 }
 
 /// One kind of request.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// How many of the requests are of this kind, relative to the other classes.
     pub weight: f64,
@@ -49,12 +51,13 @@ pub struct Sampler {
 impl Shape {
     /// Draws a length, at least 1.
     pub fn sample(&self, stream: &mut Stream) -> u32 {
-        match *self {
-            Shape::Fixed(tokens) => tokens.max(1),
-            Shape::Lognormal { mean, cv, min, max } => {
+        match self {
+            Shape::Fixed(tokens) => (*tokens).max(1),
+            &Shape::Lognormal { mean, cv, min, max } => {
                 let (min, max) = (f64::from(min.max(1)), f64::from(max.max(1)));
                 stream.lognormal(mean, cv).min(max).max(min) as u32
             }
+            Shape::Planned(lengths) => lengths.draw(stream),
         }
     }
 }
@@ -64,6 +67,7 @@ impl From<Lengths> for Shape {
         match lengths {
             Lengths::Fixed { tokens } => Shape::Fixed(tokens),
             Lengths::Lognormal { mean, cv, min, max } => Shape::Lognormal { mean, cv, min, max },
+            other => Shape::Planned(other),
         }
     }
 }
@@ -72,6 +76,19 @@ impl Traffic {
     /// Requests of one kind.
     pub fn of(isl: impl Into<Shape>, osl: impl Into<Shape>) -> Self {
         Self { classes: vec![Class { weight: 1.0, isl: isl.into(), osl: osl.into() }] }
+    }
+
+    /// The requests of a plan. Those of a file are drawn from its lengths, each by itself.
+    pub fn planned(plan: &WorkloadPlan) -> Self {
+        if plan.classes.is_empty() {
+            return Self::of(plan.isl.clone(), plan.osl.clone());
+        }
+        let class = |class: &ClassPlan| Class {
+            weight: class.weight,
+            isl: class.isl.clone().into(),
+            osl: class.osl.clone().into(),
+        };
+        Self::mix(plan.classes.iter().map(class).collect::<Vec<_>>())
     }
 
     /// Requests of several kinds. Without any class, requests have one token in and one out.
@@ -99,13 +116,13 @@ impl Sampler {
     /// Prompt and output length of the next request.
     pub fn draw(&mut self) -> (u32, u32) {
         let classes = &self.traffic.classes;
-        let mut class = classes[classes.len() - 1];
+        let mut class = &classes[classes.len() - 1];
         if classes.len() > 1 {
             let mut at = self.stream.uniform() * self.total;
             for candidate in classes {
                 at -= candidate.weight;
                 if at < 0.0 {
-                    class = *candidate;
+                    class = candidate;
                     break;
                 }
             }

@@ -33,7 +33,7 @@ impl Embedded {
         let options = Options { speed: plan.speed, seed, ..Options::default() };
         let (stop, stopped) = oneshot::channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let preset = *preset;
+        let preset = preset.clone();
         let thread = thread::Builder::new().name("embedded-engine".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = TcpListener::from_std(listener) else { return };

@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::loadgen::{ClientError, OpenError};
 use crate::target::managed::EngineFailure;
 use crate::workload::TokenizerError;
+use crate::workload::dataset::DatasetError;
 
 /// A target that cannot be measured. Its text says on one line what was seen; the mend stands
 /// apart, in [`TargetError::hint`].
@@ -29,6 +30,9 @@ pub enum TargetError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The file that the requests are taken from cannot be used.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
     /// The file of the certificate authority cannot be read.
     #[error("the certificate authority's file `{path}` cannot be read: {reason}")]
     CaFile {
@@ -218,7 +222,9 @@ impl TargetError {
                 return Some(format!("set it: `export {name}=...`, in the shell that starts plimsoll"));
             }
             Self::CaFile { .. } => "give the path of a PEM file with `--ca-file`",
-            Self::Client(_) | Self::Open(_) | Self::Tokenizer(_) | Self::Embedded(_) => return None,
+            Self::Client(_) | Self::Open(_) | Self::Tokenizer(_) | Self::Dataset(_) | Self::Embedded(_) => {
+                return None;
+            }
             Self::Engine(failure) => return Some(failure.hint()),
             Self::Reset(_) => "check `engine.reset`, or leave it out",
             Self::NoTokenize { .. } => {

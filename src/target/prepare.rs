@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::plan::{Api, EndpointPlan, Engine, Plan, TargetPlan};
 use crate::target::{Embedded, Live, TargetError, discover, learn};
 use crate::verdict::Warning;
+use crate::workload::dataset::Dataset;
 use crate::workload::{RequestSpec, Workload};
 
 /// A target that answered and whose prompts can be made.
@@ -40,17 +41,20 @@ pub async fn prepare(plan: &Plan, interrupt: watch::Receiver<bool>) -> Result<Pr
         }
     };
     let workload = &plan.workload;
-    let longest = (workload.isl.longest(), workload.osl.longest());
+    let longest = workload.longest();
+    let dataset = workload.source.as_ref().map(Dataset::open).transpose()?.map(Arc::new);
     let mut endpoint = discover(&endpoint_plan, longest, plan.slo.needs_streaming()).await?;
     let prompts = learn(&endpoint, workload, plan.seed).await?;
     endpoint.description.notes.extend(prompts.notes);
     endpoint.description.tokens = Some(prompts.counting);
-    let warnings = repeats(Workload::new(workload, plan.seed, prompts.maker.clone())).into_iter().collect();
     let (workload, seed, maker) = (Arc::new(workload.clone()), plan.seed, prompts.maker);
-    let requests = Box::new(move |first: u64| {
-        let requests = Workload::new(&workload, seed, maker.clone()).starting_at(first);
-        Box::new(requests) as Box<dyn Iterator<Item = _> + Send>
-    });
+    let requests = move |first: u64| {
+        let requests = Workload::new(&workload, seed, maker.clone());
+        requests.with_dataset(&workload, seed, dataset.clone()).starting_at(first)
+    };
+    let warnings = repeats(requests(0)).into_iter().collect();
+    let requests =
+        Box::new(move |first: u64| Box::new(requests(first)) as Box<dyn Iterator<Item = _> + Send>);
     // The embedded engine's end of each connection is a file of this process too.
     let files = if embedded.is_some() { 2 } else { 1 };
     let live =
@@ -93,6 +97,7 @@ mod tests {
             (0..).map(move |id| RequestSpec {
                 id,
                 prompt: format!("prompt {}", id % distinct),
+                messages: None,
                 isl: 2,
                 osl: 4,
             })

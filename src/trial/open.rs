@@ -1,9 +1,11 @@
 //! A trial of an open loop: arrivals at a rate, whatever the server makes of them.
 
+use std::sync::Arc;
+
 use super::{GLANCE, Glance, Running, Trials};
 use crate::loadgen::session::{Excess, Session, SessionError, Wake};
 use crate::metrics::arrivals::{ArrivalFigures, is_unstable};
-use crate::plan::ArrivalsPlan;
+use crate::plan::{ArrivalsPlan, CurvePlan};
 use crate::search::trial::{ClearRule, StopRule, TrialSpec};
 use crate::slo::{Metric, Slo};
 use crate::verdict::{Verdict, VoidReason};
@@ -20,8 +22,13 @@ const LONGEST_SETTLING: f64 = 60.0;
 /// Ends from which the life of a request is known.
 const KNOWN: usize = 8;
 
+/// Longest that the last requests of a curve are waited for, seconds, and how often it is seen whether
+/// they have ended.
+const LONGEST_TAIL: f64 = 600.0;
+const TAIL_LOOK: f64 = 0.05;
+
 /// What the open loops of a run have in common.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OpenLoad {
     /// How arrivals are spaced.
     pub process: ArrivalProcess,
@@ -29,12 +36,37 @@ pub struct OpenLoad {
     pub in_flight_cap: u32,
     /// Seed of the run.
     pub seed: u64,
+    /// How the rate moves within a trial, where it does: a trial has this curve, brought to its rate.
+    pub curve: Option<RateCurve>,
 }
 
 impl OpenLoad {
-    /// As a plan says.
+    /// As a plan says. Of a curve at a trace's timestamps these are still to be given: see
+    /// [`OpenLoad::at`].
     pub fn of(plan: &ArrivalsPlan, seed: u64) -> Self {
-        Self { process: plan.process, in_flight_cap: plan.in_flight_cap, seed }
+        let curve = match &plan.curve {
+            Some(CurvePlan::Rates { curve }) => Some(curve.clone()),
+            Some(CurvePlan::Trace { .. }) | None => None,
+        };
+        Self { process: plan.process, in_flight_cap: plan.in_flight_cap, seed, curve }
+    }
+
+    /// The same with arrivals at these instants, where there are some.
+    #[must_use]
+    pub fn at(mut self, instants: Option<Arc<[f64]>>) -> Self {
+        if let Some(instants) = instants {
+            self.process = ArrivalProcess::Constant;
+            self.curve = Some(RateCurve::Instants(instants));
+        }
+        self
+    }
+
+    /// The curve of a trial at a mean rate.
+    fn curve(&self, rate: f64) -> RateCurve {
+        match &self.curve {
+            Some(curve) => curve.faster(rate / curve.mean()),
+            None => RateCurve::Constant(rate),
+        }
     }
 }
 
@@ -63,8 +95,18 @@ impl<S: Session> Trials<S> {
             self.level = 0;
         }
         let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
-        self.session.set_arrivals(Some(self.arrivals(RateCurve::Constant(rate))), excess);
+        let curve = self.open.curve(rate);
+        let length = curve.length();
+        // How many come is known of given instants alone.
+        let expected = if let RateCurve::Instants(instants) = &curve { instants.len() as u64 } else { 0 };
+        let expected = self.session.issued() + expected;
+        let about = curve.arrivals().round() as u32;
+        self.session.set_arrivals(Some(self.arrivals(curve)), excess);
         self.is_open = true;
+        if let (Some(length), StopRule::Fixed { requests, .. }) = (length, spec.rule) {
+            self.measure_curve((length, expected, about), requests, trial, watch).await?;
+            return Ok(None);
+        }
         self.settle_open(spec.settle.completions_per_user, trial, watch).await?;
         trial.settled = Some(self.session.now());
         let mut growth = Watch { next: FIRST_LOOK };
@@ -101,6 +143,39 @@ impl<S: Session> Trials<S> {
         }
     }
 
+    /// Measures a curve from its first arrival on, until all of its requests have ended. There is
+    /// nothing to settle: the curve is the load, its beginning and its peaks too. Its backlog may grow for a
+    /// time, so growth is no reason to end it.
+    async fn measure_curve(
+        &mut self,
+        (length, expected, about): (f64, u64, u32),
+        requests: u32,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        let start = trial.began.max(self.session.now());
+        trial.settled = Some(trial.began);
+        // What the session shows is from when it was last looked at: only a look after the end can tell
+        // that nothing is left. A client that is late may have some still to send.
+        let mut looked_after = false;
+        loop {
+            let now = self.session.now();
+            let is_sent = looked_after && self.session.issued() >= expected;
+            let is_over = is_sent && self.session.in_flight().is_empty();
+            if is_over || now >= start + length + LONGEST_TAIL || trial.records.len() as u32 >= requests {
+                return Ok(());
+            }
+            let end = start + length + TAIL_LOOK;
+            let at = if now < end { (now + GLANCE).min(end) } else { now + TAIL_LOOK };
+            self.advance(Wake { at, ended: u32::MAX, first_tokens: u32::MAX }, trial).await?;
+            looked_after = at >= end;
+            if self.summarise {
+                let so_far = self.read(trial, false);
+                self.glance(trial, (trial.records.len() as u32, requests.min(about)), &so_far, watch);
+            }
+        }
+    }
+
     /// Ends the open loop, where one runs.
     pub(super) fn leave_open_loop(&mut self, spec: &TrialSpec) {
         if std::mem::take(&mut self.is_open) {
@@ -110,7 +185,7 @@ impl<S: Session> Trials<S> {
     }
 
     fn arrivals(&self, curve: RateCurve) -> Arrivals {
-        let OpenLoad { process, in_flight_cap, seed } = self.open;
+        let OpenLoad { process, in_flight_cap, seed, .. } = self.open;
         // By the trial's number: its offsets are the same whatever was run before it.
         let number = u64::from(self.next_id.saturating_sub(1));
         Arrivals { curve, process, seed, number, in_flight_cap }

@@ -156,7 +156,7 @@ impl Session for Stalling {
 
 fn run(session: Stalling, load: Load, seconds: f64, slo: &str) -> TrialOutcome {
     let slo = Slo::parse([slo]).unwrap();
-    let open = OpenLoad { process: ArrivalProcess::Constant, in_flight_cap: u32::MAX, seed: 1 };
+    let open = OpenLoad { process: ArrivalProcess::Constant, in_flight_cap: u32::MAX, seed: 1, curve: None };
     let mut trials = Trials::new(session, slo, Budget::default(), 1, true).with_open_loop(Some(open));
     let spec = TrialSpec {
         load,
@@ -205,4 +205,32 @@ fn a_rate_above_the_capacity_is_called_unstable_long_before_the_limit_is_broken(
     assert!(outcome.ended < 60.0, "{}", outcome.ended);
     let outcome = run(slow(), Load::RequestRate(19.0), 600.0, "ttft p99 < 3600s");
     assert_eq!((outcome.verdict, outcome.arrivals.unwrap().unstable), (Verdict::Met, false));
+}
+
+#[test]
+fn a_trace_is_sent_whole_at_its_instants_and_measured_to_its_last_answer() {
+    let instants: std::sync::Arc<[f64]> = [0.0, 0.5, 0.5, 3.0].into();
+    for speed_up in [1.0, 4.0] {
+        let open =
+            OpenLoad { process: ArrivalProcess::Poisson, in_flight_cap: u32::MAX, seed: 1, curve: None };
+        let slo = Slo::parse(["ttft p95 < 1s"]).unwrap();
+        let mut trials = Trials::new(Stalling::default(), slo, Budget::default(), 1, true)
+            .with_open_loop(Some(open.at(Some(instants.clone()))));
+        let spec = TrialSpec {
+            load: Load::RequestRate(4.0 / 3.0 * speed_up),
+            kind: TrialKind::Measure,
+            retreat: false,
+            settle: Settle { completions_per_user: 1.5, truncate: false },
+            rule: StopRule::Fixed { requests: u32::MAX, min_seconds: 1.0, max_seconds: 2.0 },
+        };
+        let finished = ready(trials.run(&spec, &mut |_| {})).unwrap();
+        let mut scheduled: Vec<f64> = finished.records.iter().filter_map(|record| record.scheduled).collect();
+        scheduled.sort_unstable_by(f64::total_cmp);
+        let offsets: Vec<f64> = scheduled.iter().map(|at| at - scheduled[0]).collect();
+        assert_eq!(offsets.len(), 4, "{offsets:?}");
+        for (offset, instant) in offsets.iter().zip(&*instants) {
+            assert!((offset - instant / speed_up).abs() < 1e-9, "{offsets:?}");
+        }
+        assert_eq!(finished.outcome.arrivals.unwrap().due, 4);
+    }
 }

@@ -75,7 +75,7 @@ impl Virtual {
         Ok(VirtualTarget {
             preset: self.preset,
             params,
-            traffic: Traffic::of(plan.workload.isl, plan.workload.osl),
+            traffic: Traffic::planned(&plan.workload),
             seed: plan.seed,
             gaps: !plan.slo.objectives.iter().all(|objective| of_request(objective.metric)),
         })

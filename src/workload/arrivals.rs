@@ -11,6 +11,8 @@
 //! assert_eq!(offsets, [0.25, 0.5, 0.75]);
 //! ```
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +65,8 @@ fn gamma(stream: &mut Stream, shape: f64) -> f64 {
 }
 
 /// The rate of arrivals over time, requests a second.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum RateCurve {
     /// Always the same.
     Constant(f64),
@@ -78,9 +81,58 @@ pub enum RateCurve {
         /// Time between.
         seconds: f64,
     },
+    /// At given instants, ascending: with [`ArrivalProcess::Constant`] an arrival at each.
+    #[serde(skip)]
+    Instants(Arc<[f64]>),
 }
 
 impl RateCurve {
+    /// How long the curve is, seconds; none for one that has no end.
+    pub fn length(&self) -> Option<f64> {
+        match self {
+            RateCurve::Constant(_) => None,
+            RateCurve::Linear(points) => points.last().map(|&(at, _)| at),
+            RateCurve::Exponential { seconds, .. } => Some(*seconds),
+            RateCurve::Instants(instants) => instants.last().copied(),
+        }
+    }
+
+    /// Arrivals within the curve's length; for one without end, within a second.
+    pub fn arrivals(&self) -> f64 {
+        match self {
+            RateCurve::Constant(rate) => *rate,
+            RateCurve::Linear(points) => {
+                points.windows(2).map(|pair| 0.5 * (pair[0].1 + pair[1].1) * (pair[1].0 - pair[0].0)).sum()
+            }
+            RateCurve::Exponential { from, to, seconds } if from == to => from * seconds,
+            RateCurve::Exponential { from, to, seconds } => (to - from) * seconds / (to / from).ln(),
+            RateCurve::Instants(instants) => instants.len() as f64,
+        }
+    }
+
+    /// The mean rate over the curve's length.
+    pub fn mean(&self) -> f64 {
+        self.arrivals() / self.length().unwrap_or(1.0).max(1e-9)
+    }
+
+    /// The same arrivals so many times faster: a curve of rates keeps its length and has its rates
+    /// multiplied, given instants come closer together.
+    #[must_use]
+    pub fn faster(&self, factor: f64) -> Self {
+        match self {
+            RateCurve::Constant(rate) => RateCurve::Constant(rate * factor),
+            RateCurve::Linear(points) => {
+                RateCurve::Linear(points.iter().map(|&(at, rate)| (at, rate * factor)).collect())
+            }
+            &RateCurve::Exponential { from, to, seconds } => {
+                RateCurve::Exponential { from: from * factor, to: to * factor, seconds }
+            }
+            RateCurve::Instants(instants) => {
+                RateCurve::Instants(instants.iter().map(|at| at / factor).collect())
+            }
+        }
+    }
+
     /// The rate at an instant.
     pub fn at(&self, seconds: f64) -> f64 {
         match self {
@@ -96,6 +148,7 @@ impl RateCurve {
             RateCurve::Exponential { from, to, seconds: length } => {
                 from * (to / from).powf((seconds / length).clamp(0.0, 1.0))
             }
+            RateCurve::Instants(_) => self.mean(),
         }
     }
 
@@ -129,6 +182,10 @@ impl RateCurve {
                 } else {
                     Some((growth * arrivals / from).ln_1p() / growth)
                 }
+            }
+            RateCurve::Instants(instants) => {
+                let index = (arrivals.ceil() as usize).saturating_sub(1);
+                instants.get(index).copied()
             }
         }
     }
@@ -299,6 +356,25 @@ mod tests {
         }
         let next: Vec<f64> = Arrivals { number: 1, ..arrivals }.schedule().take(1000).collect();
         assert_ne!(next, here);
+    }
+
+    #[test]
+    fn given_instants_come_as_they_are_and_faster_where_asked() {
+        let curve = RateCurve::Instants([0.0, 0.5, 0.5, 8.0].into());
+        let schedule = |curve| Arrivals::new(curve, ArrivalProcess::Constant, 3).schedule();
+        assert_eq!(schedule(curve.clone()).collect::<Vec<_>>(), [0.0, 0.5, 0.5, 8.0]);
+        assert_eq!(schedule(curve.faster(4.0)).collect::<Vec<_>>(), [0.0, 0.125, 0.125, 2.0]);
+        assert_eq!((curve.mean(), curve.faster(4.0).mean()), (0.5, 2.0));
+    }
+
+    #[test]
+    fn the_mean_of_a_curve_is_its_arrivals_over_its_length() {
+        let ramp = RateCurve::Exponential { from: 1.0, to: 50.0, seconds: 60.0 };
+        // (50 - 1) / ln 50
+        assert!((ramp.mean() - 12.525_489).abs() < 1e-5, "{}", ramp.mean());
+        assert!((ramp.faster(2.0).mean() / ramp.mean() - 2.0).abs() < 1e-12);
+        assert_eq!(RateCurve::Linear(vec![(0.0, 2.0), (10.0, 4.0)]).mean(), 3.0);
+        assert_eq!(ramp.until(ramp.arrivals()).map(|at| at.round()), Some(60.0));
     }
 
     #[test]

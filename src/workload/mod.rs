@@ -6,14 +6,10 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use plimsoll::plan::{Lengths, TokenizerPlan, WorkloadPlan};
+//! use plimsoll::plan::{Lengths, WorkloadPlan};
 //! use plimsoll::workload::{PromptMaker, Vocabulary, Workload};
 //!
-//! let plan = WorkloadPlan {
-//!     isl: Lengths::Fixed { tokens: 12 },
-//!     osl: Lengths::Fixed { tokens: 64 },
-//!     tokenizer: TokenizerPlan::Auto,
-//! };
+//! let plan = WorkloadPlan::of(Lengths::Fixed { tokens: 12 }, Lengths::Fixed { tokens: 64 });
 //! let prompts = PromptMaker::new(Arc::new(Vocabulary::word_is_token()), 7);
 //! let first = Workload::new(&plan, 7, prompts).next().unwrap();
 //! assert_eq!((first.id, first.isl, first.osl), (0, 12, 64));
@@ -22,10 +18,12 @@
 
 pub mod arrivals;
 pub mod counting;
+pub mod dataset;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod lengths;
 pub mod prompt;
+mod source;
 pub mod tokenizer;
 pub mod vocabulary;
 
@@ -36,7 +34,11 @@ pub use prompt::{Prompt, PromptMaker};
 pub use tokenizer::{LocalTokenizer, TokenCounter, TokenizerError};
 pub use vocabulary::{Effort, LearnError, Learned, Vocabulary};
 
+use std::sync::Arc;
+
 use crate::plan::WorkloadPlan;
+use dataset::Dataset;
+use source::Source;
 
 /// One request to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +47,19 @@ pub struct RequestSpec {
     pub id: u64,
     /// The prompt's text; empty where only lengths matter (virtual time).
     pub prompt: String,
+    /// The chat's messages as a JSON list, where they are more than the prompt as one question.
+    pub messages: Option<String>,
     /// Prompt length asked for, tokens.
     pub isl: u32,
     /// Output length asked for, tokens.
     pub osl: u32,
+}
+
+impl RequestSpec {
+    /// A request with a prompt of one question.
+    pub fn new(id: u64, prompt: String, isl: u32, osl: u32) -> Self {
+        Self { id, prompt, messages: None, isl, osl }
+    }
 }
 
 /// The requests of a run, one after the other, without end. It is `Send`: requests can be prepared
@@ -58,21 +69,42 @@ pub struct Workload {
     next_id: u64,
     lengths: LengthSampler,
     prompts: Option<PromptMaker>,
+    source: Option<Source>,
+    /// Tokens that prefixes add to each prompt.
+    prefix: u32,
 }
 
 impl Workload {
-    /// The requests that `plan` describes, with their prompts.
+    /// The requests that `plan` describes, with their prompts. Those of a file are given by
+    /// [`Workload::with_dataset`].
     pub fn new(plan: &WorkloadPlan, seed: u64, prompts: PromptMaker) -> Self {
-        Self { next_id: 0, lengths: LengthSampler::new(plan, seed), prompts: Some(prompts) }
+        let prompts = prompts.with_prefixes(plan.prefixes);
+        Self { prompts: Some(prompts), ..Self::lengths_only(plan, seed) }
     }
 
     /// The same lengths without prompts, for virtual time.
     pub fn lengths_only(plan: &WorkloadPlan, seed: u64) -> Self {
-        Self { next_id: 0, lengths: LengthSampler::new(plan, seed), prompts: None }
+        let lengths = LengthSampler::new(plan, seed);
+        Self { next_id: 0, lengths, prompts: None, source: None, prefix: plan.prefixes.tokens() }
+    }
+
+    /// Takes the requests from the file that `plan` names, where it names one.
+    #[must_use]
+    pub fn with_dataset(mut self, plan: &WorkloadPlan, seed: u64, dataset: Option<Arc<Dataset>>) -> Self {
+        self.source = match (&plan.source, dataset) {
+            (Some(source), Some(dataset)) => Some(Source::new(source, dataset, seed)),
+            _ => None,
+        };
+        self
     }
 
     /// Goes on with request `id`, as a resumed run does; requests before it are drawn and let go.
     pub fn starting_at(mut self, id: u64) -> Self {
+        if let Some(source) = &mut self.source {
+            // A trace is replayed from its beginning whenever a load is opened.
+            source.begin(id);
+            self.next_id = id;
+        }
         while self.next_id < id {
             self.lengths.draw();
             self.next_id += 1;
@@ -86,14 +118,23 @@ impl Iterator for Workload {
 
     fn next(&mut self) -> Option<RequestSpec> {
         let id = self.next_id;
-        let (isl, osl) = self.lengths.draw();
         self.next_id += 1;
+        if let Some(source) = &mut self.source {
+            return match source.request(id, self.prompts.as_ref()) {
+                Ok(request) => Some(request),
+                Err(error) => {
+                    tracing::error!("{error}; nothing more is sent");
+                    None
+                }
+            };
+        }
+        let (isl, osl) = self.lengths.draw();
         Some(match &self.prompts {
             Some(prompts) => {
                 let Prompt { text, tokens } = prompts.prompt(id, isl);
-                RequestSpec { id, prompt: text, isl: tokens, osl }
+                RequestSpec::new(id, text, tokens, osl)
             }
-            None => RequestSpec { id, prompt: String::new(), isl, osl },
+            None => RequestSpec::new(id, String::new(), isl.saturating_add(self.prefix), osl),
         })
     }
 }
@@ -101,21 +142,18 @@ impl Iterator for Workload {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use std::sync::Arc;
-
     use super::*;
-    use crate::plan::{Lengths, TokenizerPlan};
+    use crate::plan::Lengths;
 
     fn workload(seed: u64) -> Workload {
         Workload::new(&plan(), seed, PromptMaker::new(Arc::new(Vocabulary::word_is_token()), seed))
     }
 
     fn plan() -> WorkloadPlan {
-        WorkloadPlan {
-            isl: Lengths::Lognormal { mean: 60.0, cv: 0.8, min: 4, max: 300 },
-            osl: Lengths::Lognormal { mean: 20.0, cv: 0.5, min: 1, max: 90 },
-            tokenizer: TokenizerPlan::Auto,
-        }
+        WorkloadPlan::of(
+            Lengths::Lognormal { mean: 60.0, cv: 0.8, min: 4, max: 300 },
+            Lengths::Lognormal { mean: 20.0, cv: 0.5, min: 1, max: 90 },
+        )
     }
 
     #[test]

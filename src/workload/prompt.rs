@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::tokenizer::LocalTokenizer;
 use super::vocabulary::{Piece, Vocabulary};
+use crate::plan::PrefixPlan;
 use crate::rng::Stream;
 
 /// Remainders up to this many tokens are filled by plan; larger ones take any word. It exceeds the
@@ -34,6 +35,24 @@ pub struct PromptMaker {
     /// `fillable[n]`: some words sum up to `n` tokens.
     fillable: Arc<[bool]>,
     verifier: Option<LocalTokenizer>,
+    prefixes: PrefixPlan,
+}
+
+/// A stretch of a prompt: the number that its words spell, and its tokens.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    code: u64,
+    tokens: u32,
+}
+
+/// Kinds of stretches, so that no number of one kind is one of another.
+#[derive(Clone, Copy)]
+enum Kind {
+    Own,
+    Shared,
+    Pooled,
+    Unpooled,
+    Block,
 }
 
 impl PromptMaker {
@@ -53,7 +72,72 @@ impl PromptMaker {
             key: Stream::new(seed, "prompts").word(),
             fillable: fillable.into(),
             verifier: None,
+            prefixes: PrefixPlan::default(),
         }
+    }
+
+    /// Puts prefixes before each prompt.
+    #[must_use]
+    pub fn with_prefixes(mut self, prefixes: PrefixPlan) -> Self {
+        self.prefixes = prefixes;
+        self
+    }
+
+    /// The tokens of a text that was not made here: exact with a tokenizer at hand, else by its words and
+    /// what words of the vocabulary have on average.
+    pub fn count(&self, text: &str) -> u32 {
+        if let Some(verifier) = &self.verifier {
+            return verifier.tokens(text).max(1);
+        }
+        let pieces = self.vocabulary.followers();
+        let tokens: u64 = pieces.iter().map(|piece| u64::from(piece.tokens)).sum();
+        let mean = tokens as f64 / pieces.len().max(1) as f64;
+        ((text.split_whitespace().count() as f64 * mean).round() as u32).max(1)
+    }
+
+    /// The code of a stretch of its kind.
+    fn code(&self, kind: Kind, number: u64) -> u64 {
+        match kind {
+            Kind::Own => scramble(number ^ self.key),
+            kind => scramble(number ^ scramble(self.key.wrapping_add(kind as u64))),
+        }
+    }
+
+    /// The prefixes of request `id`.
+    fn prefix(&self, id: u64) -> Vec<Part> {
+        let mut parts = Vec::new();
+        if self.prefixes.shared_tokens > 0 {
+            parts.push(Part { code: self.code(Kind::Shared, 0), tokens: self.prefixes.shared_tokens });
+        }
+        if let Some(pool) = self.prefixes.pool {
+            // By the id alone, so that it does not matter who makes which prompt.
+            let mut stream = Stream::new(self.code(Kind::Own, id), "prefix");
+            let is_pooled = stream.uniform() < pool.hit_rate;
+            let number = stream.below(u64::from(pool.count));
+            let code =
+                if is_pooled { self.code(Kind::Pooled, number) } else { self.code(Kind::Unpooled, id) };
+            parts.push(Part { code, tokens: pool.tokens });
+        }
+        parts
+    }
+
+    /// The prompt of a request that is made of prefix blocks of `block` tokens, the last of them as long as
+    /// is left of `tokens`: equal hashes give equal words.
+    pub fn of_blocks(&self, id: u64, hashes: &[u64], block: u32, tokens: u32) -> Prompt {
+        let mut left = tokens.max(1);
+        let mut parts = Vec::with_capacity(hashes.len() + 1);
+        for &hash in hashes {
+            if left == 0 {
+                break;
+            }
+            let tokens = left.min(block.max(1));
+            left -= tokens;
+            parts.push(Part { code: self.code(Kind::Block, hash), tokens });
+        }
+        if left > 0 {
+            parts.push(Part { code: self.code(Kind::Own, id), tokens: left });
+        }
+        self.checked(parts)
     }
 
     /// Counts each prompt with `tokenizer` before it is given out, and corrects it.
@@ -62,16 +146,27 @@ impl PromptMaker {
         self
     }
 
-    /// The prompt of request `id`, `tokens` long (at least one).
+    /// The prompt of request `id`: its prefixes, and `tokens` of its own (at least one).
     pub fn prompt(&self, id: u64, tokens: u32) -> Prompt {
-        let tokens = tokens.max(1);
+        let mut parts = self.prefix(id);
+        parts.push(Part { code: self.code(Kind::Own, id), tokens: tokens.max(1) });
+        self.checked(parts)
+    }
+
+    /// Builds a prompt, and corrects the length of its last part where a tokenizer counts otherwise.
+    fn checked(&self, mut parts: Vec<Part>) -> Prompt {
         let Some(verifier) = &self.verifier else {
-            return self.build(id, tokens);
+            return self.build(&parts);
         };
+        let tokens: u32 = parts.iter().map(|part| part.tokens).sum();
+        let before = tokens - parts.last().map_or(0, |part| part.tokens);
         let mut aim = tokens;
         let mut nearest: Option<Prompt> = None;
         for _ in 0..=CORRECTIONS {
-            let text = self.build(id, aim).text;
+            if let Some(last) = parts.last_mut() {
+                last.tokens = aim.saturating_sub(before).max(1);
+            }
+            let text = self.build(&parts).text;
             let counted = verifier.tokens(&text);
             if nearest.as_ref().is_none_or(|prompt| counted.abs_diff(tokens) < prompt.tokens.abs_diff(tokens))
             {
@@ -82,31 +177,37 @@ impl PromptMaker {
             }
             aim = corrected(aim, tokens, counted);
         }
-        nearest.unwrap_or_else(|| self.build(id, tokens))
+        nearest.unwrap_or_else(|| self.build(&parts))
     }
 
-    fn build(&self, id: u64, tokens: u32) -> Prompt {
-        let code = scramble(id ^ self.key);
-        let mut stream = Stream::new(code, "prompt");
+    fn build(&self, parts: &[Part]) -> Prompt {
         let (openers, followers) = (self.vocabulary.openers(), self.vocabulary.followers());
-        let mut digits = Digits { rest: u128::from(code), left: 1 << 64 };
-        let mut text = String::with_capacity(tokens as usize * 7);
-
-        let at = digits.next(openers.len()).unwrap_or(0);
-        let Some(opener) =
-            self.choose(openers, at, tokens).or(openers.iter().min_by_key(|piece| piece.tokens))
-        else {
-            return Prompt { text, tokens: 0 };
-        };
-        text.push_str(&opener.word);
-        let mut sum = opener.tokens;
-        while sum < tokens {
-            let at =
-                digits.next(followers.len()).unwrap_or_else(|| stream.below(followers.len() as u64) as usize);
-            let Some(piece) = self.choose(followers, at, tokens - sum) else { break };
-            text.push(' ');
-            text.push_str(&piece.word);
-            sum += piece.tokens;
+        let aim: u32 = parts.iter().map(|part| part.tokens).sum();
+        let mut text = String::with_capacity(aim as usize * 7);
+        let (mut sum, mut end) = (0, 0);
+        for part in parts {
+            end += part.tokens;
+            let mut stream = Stream::new(part.code, "prompt");
+            let mut digits = Digits { rest: u128::from(part.code), left: 1 << 64 };
+            if text.is_empty() {
+                let at = digits.next(openers.len()).unwrap_or(0);
+                let Some(opener) =
+                    self.choose(openers, at, end).or(openers.iter().min_by_key(|piece| piece.tokens))
+                else {
+                    return Prompt { text, tokens: 0 };
+                };
+                text.push_str(&opener.word);
+                sum += opener.tokens;
+            }
+            while sum < end {
+                let at = digits
+                    .next(followers.len())
+                    .unwrap_or_else(|| stream.below(followers.len() as u64) as usize);
+                let Some(piece) = self.choose(followers, at, end - sum) else { break };
+                text.push(' ');
+                text.push_str(&piece.word);
+                sum += piece.tokens;
+            }
         }
         Prompt { text, tokens: sum }
     }
@@ -251,6 +352,68 @@ mod tests {
             let prompt = maker.prompt(id, 200);
             assert_eq!(tokenizer.tokens(&prompt.text), prompt.tokens);
             assert!(prompt.tokens.abs_diff(200) <= longest, "{} {longest}", prompt.tokens);
+        }
+    }
+
+    fn words() -> PromptMaker {
+        PromptMaker::new(Arc::new(Vocabulary::word_is_token()), 7)
+    }
+
+    fn common(a: &str, b: &str) -> usize {
+        a.split(' ').zip(b.split(' ')).take_while(|(a, b)| a == b).count()
+    }
+
+    #[test]
+    fn a_shared_prefix_is_the_same_for_all_and_what_follows_is_not() {
+        let maker = words().with_prefixes(PrefixPlan { shared_tokens: 50, pool: None });
+        let prompts: Vec<Prompt> = (0..200).map(|id| maker.prompt(id, 30)).collect();
+        assert!(prompts.iter().all(|prompt| prompt.tokens == 80 && prompt.text.split(' ').count() == 80));
+        for pair in prompts.windows(2) {
+            let common = common(&pair[0].text, &pair[1].text);
+            assert!((50..57).contains(&common), "{common}");
+        }
+    }
+
+    #[test]
+    fn a_pool_is_hit_as_often_as_asked_for() {
+        let pool = crate::plan::PoolPlan { count: 5, tokens: 40, hit_rate: 0.7 };
+        let maker = words().with_prefixes(PrefixPlan { shared_tokens: 0, pool: Some(pool) });
+        let mut seen = std::collections::HashMap::<String, u32>::new();
+        for id in 0..4_000 {
+            let text = maker.prompt(id, 10).text;
+            let prefix: Vec<&str> = text.split(' ').take(40).collect();
+            *seen.entry(prefix.join(" ")).or_default() += 1;
+        }
+        let pooled: Vec<u32> = seen.values().copied().filter(|&count| count > 1).collect();
+        assert_eq!(pooled.len(), 5);
+        let share = f64::from(pooled.iter().sum::<u32>()) / 4_000.0;
+        // Five standard errors of a share of 0.7 among 4,000.
+        assert!((share - 0.7).abs() < 0.037, "{share}");
+    }
+
+    #[test]
+    fn prompts_share_just_the_blocks_whose_hashes_they_share() {
+        let maker = words();
+        let first = maker.of_blocks(0, &[1, 2, 3], 64, 150);
+        let second = maker.of_blocks(1, &[1, 2, 9], 64, 192);
+        let unrelated = maker.of_blocks(2, &[4], 64, 64);
+        assert_eq!((first.tokens, second.tokens, unrelated.tokens), (150, 192, 64));
+        let shared = common(&first.text, &second.text);
+        assert!((128..135).contains(&shared), "{shared}");
+        assert!(common(&first.text, &unrelated.text) < 7);
+        // Blocks that run out leave the rest to words of the request's own.
+        assert_eq!(maker.of_blocks(3, &[1], 64, 100).tokens, 100);
+    }
+
+    #[test]
+    fn prefixes_and_blocks_have_exactly_the_tokens_asked_for() {
+        for (vocabulary, tokenizer) in tokenizers() {
+            let maker = PromptMaker::new(vocabulary.clone(), 5)
+                .with_prefixes(PrefixPlan { shared_tokens: 77, pool: None });
+            let prompt = maker.prompt(1, 33);
+            assert_eq!((prompt.tokens, tokenizer.tokens(&prompt.text)), (110, 110));
+            let prompt = maker.of_blocks(1, &[8, 9], 64, 100);
+            assert_eq!((prompt.tokens, tokenizer.tokens(&prompt.text)), (100, 100));
         }
     }
 }

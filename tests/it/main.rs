@@ -7,6 +7,7 @@ mod cli_check;
 mod cli_help;
 mod cli_plan;
 mod cli_recipes;
+mod cli_workload;
 mod closed_loop;
 mod connections;
 mod failures;

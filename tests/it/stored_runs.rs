@@ -25,6 +25,10 @@ impl Target for Virtual {
         Ok(SimSession::new(preset.params, preset.traffic(), self.seed))
     }
 
+    fn client(&self) -> Option<&plimsoll::loadgen::ClientOptions> {
+        None
+    }
+
     fn describe(&self) -> serde_json::Value {
         serde_json::json!({ "engine": "virtual" })
     }

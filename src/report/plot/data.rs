@@ -230,11 +230,12 @@ fn subtitle(document: &Document, plan: &Plan) -> String {
         }
         TargetPlan::Simulated(simulated) => format!("simulated engine `{}`", simulated.preset),
     };
-    let lengths = |lengths: Lengths| match lengths {
+    let lengths = |lengths: &Lengths| match lengths {
         Lengths::Fixed { tokens } => tokens.to_string(),
         Lengths::Lognormal { mean, .. } => format!("~{mean:.0}"),
+        other => format!("~{:.0}", other.mean()),
     };
-    let traffic = format!("ISL {}, OSL {}", lengths(plan.workload.isl), lengths(plan.workload.osl));
+    let traffic = format!("ISL {}, OSL {}", lengths(&plan.workload.isl), lengths(&plan.workload.osl));
     let day = document.provenance.started.get(..10).unwrap_or_default();
     [slo.join(", "), target, traffic, day.to_owned()]
         .into_iter()

@@ -12,7 +12,7 @@ const AT_ANSWER: f64 = 0.12;
 
 /// What came, against what was to come.
 pub(super) fn came(arrivals: &ArrivalFigures, plan: &Plan) -> String {
-    let process = plan.arrivals.as_ref().map(|plan| format!(" ({})", words::process(plan.process)));
+    let process = plan.arrivals.as_ref().map(|plan| format!(" ({})", words::arrivals(plan)));
     let held = match arrivals.held_share {
         share if share > 0.0 => {
             format!("; {} % waited at the cap on requests in flight", significant(share * 100.0))

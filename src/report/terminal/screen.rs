@@ -79,7 +79,7 @@ pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, Stri
     facts.extend(arrivals::as_a_rate(document).map(|text| ("request rate there", text)));
     facts.extend(arrivals::check(document, plan).map(|text| ("open-loop check", text)));
     if let Some(plan) = &plan.arrivals {
-        facts.push(("arrivals", format!("{}, open loop", words::process(plan.process))));
+        facts.push(("arrivals", format!("{}, open loop", words::arrivals(plan))));
     }
     if let Some(objective) = &answer.binding_objective {
         let sure =

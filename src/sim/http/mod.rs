@@ -263,7 +263,7 @@ impl Server {
     fn draw(&self) -> (Fate, u32) {
         let mut draws = self.draws.lock().unwrap_or_else(PoisonError::into_inner);
         let fate = self.options.faults.draw(&mut draws.fates);
-        (fate, Shape::from(self.preset.osl).sample(&mut draws.lengths))
+        (fate, Shape::from(self.preset.osl.clone()).sample(&mut draws.lengths))
     }
 
     /// Tokens that fit into the context after the prompt.

@@ -158,7 +158,7 @@ async fn look(
         engine::identify(&web, model.as_ref(), endpoint.engine).await;
     options.engine = engine;
     let context = model.and_then(|model| model.context).or(context);
-    let lengths = (plan.workload.isl.longest(), plan.workload.osl.longest());
+    let lengths = plan.workload.longest();
     report.push(surroundings::model(&options, version.as_deref(), context, lengths, &notes));
     let line = gauges::other_load(&web, &mut report.figures).await;
     report.push(line);
