@@ -1,6 +1,7 @@
 //! A target whose engine may have been launched for the run.
 
 use super::running::Running;
+use crate::loadgen::ClientOptions;
 use crate::target::{Target, TargetError};
 
 /// A target, and the engine that was launched for it, if one was: each load is opened on an engine
@@ -29,12 +30,15 @@ impl<T: Target> Target for Attended<'_, T> {
         self.target.open(clock, first_request).await
     }
 
+    fn client(&self) -> Option<&ClientOptions> {
+        self.target.client()
+    }
+
     fn describe(&self) -> serde_json::Value {
-        let mut description = self.target.describe();
-        if let (Some(engine), Some(fields)) = (self.engine, description.as_object_mut()) {
-            fields.insert("launched".to_owned(), engine.command.clone().into());
-            fields.insert("started_seconds".to_owned(), engine.started_seconds.into());
+        let description = self.target.describe();
+        match self.engine {
+            Some(engine) => engine.described(description),
+            None => description,
         }
-        description
     }
 }
