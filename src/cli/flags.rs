@@ -267,7 +267,8 @@ impl LaunchFlags {
 
 /// The values of `--set`, if any.
 pub fn read_knobs(set: &[String]) -> anyhow::Result<Option<BTreeMap<String, KnobValue>>> {
-    let set: BTreeMap<String, KnobValue> = set.iter().map(|text| read_knob(text)).collect::<Result<_, _>>()?;
+    let set: BTreeMap<String, KnobValue> =
+        set.iter().map(|text| read_knob(text)).collect::<Result<_, _>>()?;
     Ok((!set.is_empty()).then_some(set))
 }
 

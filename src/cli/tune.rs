@@ -8,6 +8,7 @@ use plimsoll::plan::TargetPlan;
 use plimsoll::recipe::{
     Count, Duration, EngineSection, Loaded, Recipe, TargetSection, TuneObjective, TuneSection,
 };
+use plimsoll::report::plot::effects_svg;
 use plimsoll::run::{left_out, write_file};
 use plimsoll::search::tuner::{Design, Enough};
 use plimsoll::target::managed::stop_leftovers;
@@ -97,6 +98,9 @@ enum DesignName {
     Zip,
 }
 
+/// Name of the picture of the knobs' effects within the folder.
+const IMPORTANCE_FILE: &str = "importance.svg";
+
 const EXAMPLES: &str = "\
 Examples:
   plimsoll tune --recipe simulated-tune
@@ -161,8 +165,9 @@ pub fn is_tuning(path: &Path) -> bool {
 fn check(plan: &TunePlan) -> anyhow::Result<()> {
     let space = plan.space().map_err(complaint)?;
     match &plan.plan.target {
-        TargetPlan::Endpoint(_) if plan.plan.engine.is_some() => Managed::check(&plan.plan, &space)
-            .map_err(|text| Complaint::new(ExitCode::Usage, text).into()),
+        TargetPlan::Endpoint(_) if plan.plan.engine.is_some() => {
+            Managed::check(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text).into())
+        }
         TargetPlan::Simulated(_) => {
             Virtual::new(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text))?;
             Ok(())
@@ -227,16 +232,15 @@ async fn conduct_with<L: Launcher>(
         eprintln!("going on after {} settings", past.len());
     }
     let path = folder.path().to_owned();
-    let conduct = Conduct {
-        plan: &plan,
-        launcher: &mut launcher,
-        folder: &mut folder,
-        watcher: &mut lines,
-        interrupt,
-    };
+    let conduct =
+        Conduct { plan: &plan, launcher: &mut launcher, folder: &mut folder, watcher: &mut lines, interrupt };
     let document = conduct.run(past).await.map_err(complaint)?;
     let name = "tune.json";
     write_file(&path, name, document.to_json().as_bytes()).context("the result cannot be kept")?;
+    let title = format!("{}: what the knobs do", document.name);
+    if let Some(picture) = effects_svg(&title, &document.effects)? {
+        write_file(&path, IMPORTANCE_FILE, picture.as_bytes()).context("the picture cannot be kept")?;
+    }
     if settings.json {
         output::print(&document.to_json())?;
     } else {

@@ -171,11 +171,9 @@ fn texts(argument: &Argument) -> Vec<&str> {
     match argument {
         Argument::Word(word) => vec![word],
         Argument::Group(group) => group.iter().map(String::as_str).collect(),
-        Argument::When(When { condition, args, otherwise }) => std::iter::once(condition)
-            .chain(args)
-            .chain(otherwise)
-            .map(String::as_str)
-            .collect(),
+        Argument::When(When { condition, args, otherwise }) => {
+            std::iter::once(condition).chain(args).chain(otherwise).map(String::as_str).collect()
+        }
     }
 }
 

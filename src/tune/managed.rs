@@ -231,3 +231,51 @@ impl Target for ManagedTarget {
         self.running.described(self.prepared.live.describe())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::recipe::Recipe;
+    use crate::target::managed::{Exit, Phase};
+    use crate::tune::TunePlan;
+
+    fn check(engine: &str, knob: &str) -> Result<(), String> {
+        let text = format!(
+            "slo = ['ttft p95 < 1s']\n[engine]\n{engine}\n[knobs.n]\ntype = 'int'\nrange = [1, 9]\ndefault = 1\n{knob}"
+        );
+        let plan = TunePlan::of(Recipe::from_toml(&text, "test").unwrap(), None).unwrap();
+        Managed::check(&plan.plan, &plan.space().unwrap())
+    }
+
+    #[test]
+    fn a_knob_that_cannot_reach_the_engine_is_named_with_the_mend() {
+        assert_eq!(check("launch = 'serve {knobs.n}'", ""), Ok(()));
+        assert_eq!(check("launch = 'serve'\nenv = { N = '{{ knobs.n }}' }", ""), Ok(()));
+        assert!(check("launch = 'serve'", "").unwrap_err().starts_with("knob `n` is used by no template"));
+        let quick = "restart = false";
+        assert!(check("launch = 'serve {knobs.n}'", quick).unwrap_err().contains("`engine.reset` must be"));
+        assert_eq!(check("launch = 'serve'\nreset = 'set {knobs.n}'", quick), Ok(()));
+        assert!(check("launch = 'serve'\nreset = 'set {knobs.n}'", "").is_err());
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_cause_and_the_last_line_of_the_log() {
+        let failure = EngineFailure {
+            cause: Cause::OutOfMemory,
+            phase: Phase::Starting,
+            exit: Some(Exit::Code(1)),
+            launch: 3,
+            seconds: 2.5,
+            seen: None,
+            log: "runs/x/engine-003.log".into(),
+            tail: vec!["loading".to_owned(), "CUDA out of memory".to_owned(), String::new()],
+        };
+        let told = of_engine(&failure);
+        assert_eq!(told.kind, FailureKind::OutOfMemory);
+        assert_eq!(told.what, "exit code 1; last line: CUDA out of memory");
+        assert_eq!((told.log.as_deref(), told.log_tail.len()), (Some("engine-003.log"), 3));
+        let hung = EngineFailure { cause: Cause::Hung, exit: None, tail: Vec::new(), ..failure };
+        assert!(of_engine(&hung).what.contains("answers no more"));
+    }
+}

@@ -202,8 +202,11 @@ mod tests {
         );
         assert!(error(&format!("{knobs}[tune]\nsettings=[{{nix=3}}]")).ends_with("no knob is called `nix`"));
         let launched = "slo=['ttft p95 < 1s']\n[engine]\nlaunch='x {knobs.max_num_seqs} {knobs.b}'\n";
-        let set = |set: &str| tuned(&format!("{launched}set={set}\n{knobs}[knobs.b]\ntype='int'\nrange=[1,4]\ndefault=1"));
-        let setting = |plan: TunePlan| plan.space().map(|space| space.setting(&space.default_point())).unwrap();
+        let set = |set: &str| {
+            tuned(&format!("{launched}set={set}\n{knobs}[knobs.b]\ntype='int'\nrange=[1,4]\ndefault=1"))
+        };
+        let setting =
+            |plan: TunePlan| plan.space().map(|space| space.setting(&space.default_point())).unwrap();
         let fixed = setting(set("{max_num_seqs=77}").unwrap());
         assert_eq!(show(&fixed), "b=1 max_num_seqs=77", "a knob that is set is not tuned");
         let plan = tuned(&format!("{knobs}[tune]\ncost='2 * max_num_seqs'")).unwrap();

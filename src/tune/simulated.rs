@@ -70,8 +70,8 @@ impl Virtual {
             seconds: LAUNCH.1,
             log: None,
         };
-        let params = knobs::apply(self.preset.params, setting)
-            .map_err(|error| LaunchError::Failed(failed(error)))?;
+        let params =
+            knobs::apply(self.preset.params, setting).map_err(|error| LaunchError::Failed(failed(error)))?;
         let of_request = |metric: Metric| matches!(metric, Metric::Ttft | Metric::Tpot | Metric::E2e);
         Ok(VirtualTarget {
             preset: self.preset,

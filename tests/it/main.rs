@@ -26,4 +26,5 @@ mod stored_runs;
 mod support;
 mod tls;
 mod tune;
+mod tune_managed;
 mod watch;

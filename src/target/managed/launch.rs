@@ -128,11 +128,7 @@ impl Launcher {
     ///
     /// # Errors
     /// When a template cannot be filled in.
-    pub fn command(
-        &self,
-        knobs: &BTreeMap<String, KnobValue>,
-        port: u16,
-    ) -> Result<String, LaunchFailure> {
+    pub fn command(&self, knobs: &BTreeMap<String, KnobValue>, port: u16) -> Result<String, LaunchFailure> {
         let plimsoll = self.supervisor.to_string_lossy();
         let launching = Launching { port, id: "plimsoll", plimsoll: &plimsoll, knobs };
         let mut words = self.engine.command(&launching)?;
