@@ -42,8 +42,7 @@ pub struct Simulate {
     knobs: Knobs,
 }
 
-/// The engine's knobs, as `plimsoll tune` turns them. The preset's KV cache is shared by the cache and
-/// what steps compute: a setting that leaves too little does not start.
+// No doc comment: it would take the place of the command's own description in the help.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 struct Knobs {
@@ -71,7 +70,8 @@ struct Knobs {
 const EXAMPLES: &str = "\
 Example:
   plimsoll simulate --port 8000 &
-  plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms'";
+  plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms'
+  plimsoll simulate --max-num-seqs 512   # does not fit into its memory, and ends";
 
 impl Simulate {
     pub fn run(self) -> anyhow::Result<ExitCode> {

@@ -12,18 +12,21 @@ const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 /// Longest that anything here is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Small loads, few requests and an SLO that holds: a search takes a moment.
+/// One small load, few requests and an SLO that holds: a search takes a moment.
 const QUICK: &str = "
-slo = ['ttft p95 < 60s']
+slo = ['e2e p95 < 60s']
+[target]
+streaming = false
 [load]
 concurrency = '1..4'
 [workload]
 isl = 16
 osl = 8
+[strategy]
+kind = 'grid'
+levels = [4]
 [trial]
 requests = 20
-[budget]
-requests = 400
 ";
 
 fn recipe(folder: &Path, text: &str) -> PathBuf {
