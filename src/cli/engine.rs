@@ -44,7 +44,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct SimulateSettings {
     /// What to play.
-    pub preset: &'static Preset,
+    pub preset: Preset,
     /// Where to listen.
     pub address: SocketAddr,
     /// Seconds of its time that pass in a second.
@@ -183,7 +183,7 @@ pub async fn simulate(settings: SimulateSettings) -> anyhow::Result<ExitCode> {
     let preset = settings.preset;
     eprintln!("simulating {} at http://{}  (Ctrl-C ends)", preset.name, listener.local_addr()?);
     let options = Options { speed: settings.speed, seed: settings.seed, ..Options::default() };
-    serve(listener, preset.clone(), options, async {
+    serve(listener, preset, options, async {
         // Where no signal can be had there is nothing to wait for but the end of the process.
         let _ = tokio::signal::ctrl_c().await;
     })
@@ -379,7 +379,7 @@ fn complaint(error: ControllerError) -> anyhow::Error {
     }
 }
 
-fn launch_complaint(failure: LaunchFailure) -> anyhow::Error {
+pub(super) fn launch_complaint(failure: LaunchFailure) -> anyhow::Error {
     let code = match &failure {
         LaunchFailure::Target(error) if !error.is_unreachable() => ExitCode::Usage,
         LaunchFailure::Engine(_) | LaunchFailure::Target(_) => ExitCode::Unreachable,

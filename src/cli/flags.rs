@@ -312,15 +312,20 @@ impl TargetFlags {
 
 impl LaunchFlags {
     fn into_section(self) -> anyhow::Result<EngineSection> {
-        let set: BTreeMap<String, KnobValue> =
-            self.set.iter().map(|text| read_knob(text)).collect::<Result<_, _>>()?;
         Ok(EngineSection {
             launch: self.launch.map(Launch::Text),
-            set: (!set.is_empty()).then_some(set),
+            set: read_knobs(&self.set)?,
             start_timeout: self.start_timeout,
             ..EngineSection::default()
         })
     }
+}
+
+/// The values of `--set`, if any.
+pub fn read_knobs(set: &[String]) -> anyhow::Result<Option<BTreeMap<String, KnobValue>>> {
+    let set: BTreeMap<String, KnobValue> =
+        set.iter().map(|text| read_knob(text)).collect::<Result<_, _>>()?;
+    Ok((!set.is_empty()).then_some(set))
 }
 
 /// `name=value`: a number, `true`, `false`, or else a word.

@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
 use plimsoll::recipe::{Speed, choose_preset};
+use plimsoll::sim::knobs;
+use plimsoll::sim::presets::Preset;
+use plimsoll::space::{KnobValue, Setting};
 
 use super::exit::ExitCode;
 use super::{block_on, engine};
@@ -34,21 +37,70 @@ pub struct Simulate {
     /// Seed of the engine's noise.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+
+    #[command(flatten)]
+    knobs: Knobs,
+}
+
+// No doc comment: it would take the place of the command's own description in the help.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Engine")]
+struct Knobs {
+    /// Most sequences that run at once [default: the preset's]
+    #[arg(long, value_name = "N")]
+    max_num_seqs: Option<u32>,
+
+    /// Most tokens that one step computes [default: the preset's]
+    #[arg(long, value_name = "TOKENS")]
+    max_num_batched_tokens: Option<u32>,
+
+    /// Tokens proposed a step, of which 7 in 10 are right; 0 is off [default: the preset's]
+    #[arg(long, value_name = "N")]
+    num_speculative_tokens: Option<u32>,
+
+    /// plain, long-context (cheap attention) or prefill (cheap prompts) [default: plain]
+    #[arg(long, value_name = "NAME")]
+    kernels: Option<String>,
+
+    /// Does nothing, so that there is a knob that does not matter.
+    #[arg(long, value_name = "GIB")]
+    swap_space: Option<u32>,
 }
 
 const EXAMPLES: &str = "\
 Example:
   plimsoll simulate --port 8000 &
-  plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms'";
+  plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms'
+  plimsoll simulate --max-num-seqs 512   # does not fit into its memory, and ends";
 
 impl Simulate {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let settings = engine::SimulateSettings {
-            preset: choose_preset(self.preset.as_deref())?,
+            preset: self.knobs.applied(choose_preset(self.preset.as_deref())?)?,
             address: SocketAddr::new(self.host, self.port),
             speed: self.speed.map_or(1.0, |Speed(factor)| factor),
             seed: self.seed,
         };
         block_on(engine::simulate(settings))
+    }
+}
+
+impl Knobs {
+    /// The preset with the knobs that are given; untouched where none is.
+    fn applied(self, preset: &Preset) -> anyhow::Result<Preset> {
+        let number = |value: u32| KnobValue::Int(i64::from(value));
+        let given = [
+            ("max_num_seqs", self.max_num_seqs.map(number)),
+            ("max_num_batched_tokens", self.max_num_batched_tokens.map(number)),
+            ("num_speculative_tokens", self.num_speculative_tokens.map(number)),
+            ("kernels", self.kernels.map(KnobValue::Choice)),
+            ("swap_space", self.swap_space.map(number)),
+        ];
+        let setting: Setting =
+            given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        if setting.is_empty() {
+            return Ok(preset.clone());
+        }
+        Ok(Preset { params: knobs::apply(preset.params, &setting)?, ..preset.clone() })
     }
 }

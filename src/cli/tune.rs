@@ -5,17 +5,24 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use plimsoll::plan::TargetPlan;
-use plimsoll::recipe::{Count, Duration, Loaded, Recipe, TuneObjective, TuneSection};
+use plimsoll::recipe::{
+    Count, Duration, EngineSection, Loaded, Recipe, TargetSection, TuneObjective, TuneSection,
+};
+use plimsoll::report::plot::effects_svg;
 use plimsoll::run::{left_out, write_file};
 use plimsoll::search::tuner::{Design, Enough};
+use plimsoll::target::managed::stop_leftovers;
 use plimsoll::tune::{
-    Conduct, Entry, Outcome, Role, TuneDocument, TuneFolder, TunePlan, Virtual, Watcher, line, screen,
+    Conduct, Entry, Launcher, Managed, Outcome, Role, TuneDocument, TuneError, TuneFolder, TunePlan, Virtual,
+    Watcher, line, screen,
 };
 
 use super::complaint::Complaint;
-use super::engine::{Settings, interrupts};
+use super::engine::{Settings, interrupts, launch_complaint};
 use super::exit::ExitCode;
+use super::flags::read_knobs;
 use super::{block_on, output};
+use tokio::sync::watch;
 
 /// Find the engine settings that carry the most load within the SLO, and prove the gain.
 ///
@@ -28,6 +35,14 @@ pub struct Tune {
     /// The recipe with the engine's knobs: a file, or the name of a ready one.
     #[arg(long, value_name = "FILE|NAME")]
     recipe: String,
+
+    /// The model that the engine serves.
+    #[arg(long)]
+    model: Option<String>,
+
+    /// The value of a knob that is not to be tuned; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
 
     /// What is best: goodput (the default), concurrency or cost.
     #[arg(long, value_enum)]
@@ -83,9 +98,13 @@ enum DesignName {
     Zip,
 }
 
+/// Name of the picture of the knobs' effects within the folder.
+const IMPORTANCE_FILE: &str = "importance.svg";
+
 const EXAMPLES: &str = "\
 Examples:
   plimsoll tune --recipe simulated-tune
+  plimsoll tune --recipe vllm-managed --model Qwen/Qwen3-8B --budget 3h
   plimsoll tune --recipe my-engine.toml --launches 15 --budget 2h
   plimsoll resume runs/20260102T030405Z-my-engine-tune";
 
@@ -94,6 +113,8 @@ impl Tune {
         let Loaded { name, recipe } = Loaded::open(&self.recipe)?;
         let flags = Recipe {
             seed: self.seed,
+            target: TargetSection { model: self.model, ..TargetSection::default() },
+            engine: EngineSection { set: read_knobs(&self.set)?, ..EngineSection::default() },
             tune: TuneSection {
                 objective: self.objective.map(|objective| match objective {
                     Objective::Goodput => TuneObjective::Goodput,
@@ -142,52 +163,84 @@ pub fn is_tuning(path: &Path) -> bool {
 }
 
 fn check(plan: &TunePlan) -> anyhow::Result<()> {
+    let space = plan.space().map_err(complaint)?;
     match &plan.plan.target {
+        TargetPlan::Endpoint(_) if plan.plan.engine.is_some() => {
+            Managed::check(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text).into())
+        }
         TargetPlan::Simulated(_) => {
-            let space = plan.space().map_err(complaint)?;
             Virtual::new(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text))?;
             Ok(())
         }
         TargetPlan::Endpoint(_) => {
             let text = "a server that runs already cannot be launched with other settings";
-            let hint = "tune the simulated engine (`[target] simulated = \"small\"`); `plimsoll search` measures a \
-                        server as it is";
+            let hint = "let plimsoll launch it (`[engine]` with `launch`; `plimsoll recipes show vllm-managed`); `plimsoll \
+                        search` measures a server as it is";
             Err(Complaint::new(ExitCode::Usage, text).hint(hint).into())
         }
     }
 }
 
-fn complaint(error: plimsoll::tune::TuneError) -> anyhow::Error {
+fn complaint(error: TuneError) -> anyhow::Error {
     match error {
-        plimsoll::tune::TuneError::Recipe(error) => error.into(),
+        TuneError::Recipe(error) => error.into(),
+        TuneError::Launch(failure) => launch_complaint(failure),
         error => error.into(),
     }
 }
 
 async fn conduct(
     plan: TunePlan,
-    mut folder: TuneFolder,
+    folder: TuneFolder,
     past: Vec<Entry>,
     settings: Settings,
 ) -> anyhow::Result<ExitCode> {
-    let space = plan.space().map_err(complaint)?;
-    let mut launcher =
-        Virtual::new(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text))?;
-    let mut lines = Lines { objective: plan.objective, quiet: settings.quiet };
+    let interrupt = interrupts();
+    if plan.plan.engine.is_none() {
+        let space = plan.space().map_err(complaint)?;
+        let launcher =
+            Virtual::new(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text))?;
+        return conduct_with(launcher, plan, folder, past, settings, interrupt).await;
+    }
+    let quiet = settings.quiet;
+    let tell = move |line: &str| {
+        if !quiet {
+            eprintln!("engine: {line}");
+        }
+    };
+    for left in stop_leftovers(folder.path()).await {
+        tell(&format!(
+            "launch {} was still running ({} processes) and was stopped",
+            left.launch, left.processes
+        ));
+    }
+    let launcher = Managed::new(&plan.plan, folder.path(), interrupt.clone(), Box::new(tell))
+        .map_err(launch_complaint)?;
+    conduct_with(launcher, plan, folder, past, settings, interrupt).await
+}
+
+async fn conduct_with<L: Launcher>(
+    mut launcher: L,
+    plan: TunePlan,
+    mut folder: TuneFolder,
+    past: Vec<Entry>,
+    settings: Settings,
+    interrupt: watch::Receiver<bool>,
+) -> anyhow::Result<ExitCode> {
+    let mut lines = Lines { objective: plan.objective, quiet: settings.quiet, number: String::new() };
     if !settings.quiet && !past.is_empty() {
         eprintln!("going on after {} settings", past.len());
     }
     let path = folder.path().to_owned();
-    let conduct = Conduct {
-        plan: &plan,
-        launcher: &mut launcher,
-        folder: &mut folder,
-        watcher: &mut lines,
-        interrupt: interrupts(),
-    };
-    let document = conduct.run(past).await?;
+    let conduct =
+        Conduct { plan: &plan, launcher: &mut launcher, folder: &mut folder, watcher: &mut lines, interrupt };
+    let document = conduct.run(past).await.map_err(complaint)?;
     let name = "tune.json";
     write_file(&path, name, document.to_json().as_bytes()).context("the result cannot be kept")?;
+    let title = format!("{}: what the knobs do", document.name);
+    if let Some(picture) = effects_svg(&title, &document.effects)? {
+        write_file(&path, IMPORTANCE_FILE, picture.as_bytes()).context("the picture cannot be kept")?;
+    }
     if settings.json {
         output::print(&document.to_json())?;
     } else {
@@ -209,12 +262,13 @@ fn exit_code(document: &TuneDocument) -> ExitCode {
 struct Lines {
     objective: TuneObjective,
     quiet: bool,
+    number: String,
 }
 
 impl Watcher for Lines {
     fn trying(&mut self, number: usize, of: usize, _role: Role, _setting: &plimsoll::space::Setting) {
         if !self.quiet {
-            eprint!("{number}/{of}  ");
+            self.number = format!("{number}/{of}  ");
         }
     }
 
@@ -222,7 +276,7 @@ impl Watcher for Lines {
         if !self.quiet {
             let best = best
                 .map_or_else(String::new, |best| format!("  best {}", plimsoll::units::significant(best)));
-            eprintln!("{}{best}", line(entry, self.objective));
+            eprintln!("{}{}{best}", self.number, line(entry, self.objective));
         }
     }
 

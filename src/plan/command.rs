@@ -1,12 +1,12 @@
 //! Templates of commands -> the command that is run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::value::Value;
 use minijinja::{Environment, UndefinedBehavior};
 use thiserror::Error;
 
-use super::engine::{Argument, EnginePlan, When};
+use super::engine::{Argument, EnginePlan, Reset, When};
 use crate::space::KnobValue;
 
 /// Names that a template may use, beside `knobs.<name>`.
@@ -127,6 +127,20 @@ impl EnginePlan {
         self.env.values().try_for_each(|text| self.check_text(&environment, text))
     }
 
+    /// Names of the knobs that the templates of a launch use: the command, its stop and the environment.
+    pub fn launch_knobs(&self) -> BTreeSet<String> {
+        let commands = self.launch.iter().chain(self.stop.iter().flatten());
+        knobs_in(commands.flat_map(texts).chain(self.env.values().map(String::as_str)))
+    }
+
+    /// Names of the knobs that the reset command uses.
+    pub fn reset_knobs(&self) -> BTreeSet<String> {
+        match &self.reset {
+            Some(Reset::Command(list)) => knobs_in(list.iter().flat_map(texts)),
+            Some(Reset::Post(_)) | None => BTreeSet::new(),
+        }
+    }
+
     fn check_text(&self, environment: &Environment<'_>, text: &str) -> Result<(), TemplateError> {
         let template = environment.template_from_str(text).map_err(|error| wrong(text, &error))?;
         self.known(text, template.undeclared_variables(true))
@@ -150,6 +164,22 @@ impl EnginePlan {
         }
         Ok(())
     }
+}
+
+/// Every template of an argument, conditions included.
+fn texts(argument: &Argument) -> Vec<&str> {
+    match argument {
+        Argument::Word(word) => vec![word],
+        Argument::Group(group) => group.iter().map(String::as_str).collect(),
+        Argument::When(When { condition, args, otherwise }) => {
+            std::iter::once(condition).chain(args).chain(otherwise).map(String::as_str).collect()
+        }
+    }
+}
+
+fn knobs_in<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    let name = |rest: &str| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    texts.flat_map(|text| text.split("knobs.").skip(1)).map(name).collect()
 }
 
 /// A command as one would type it: words in quotes where a shell would need them.

@@ -1,6 +1,6 @@
 //! The engine to launch, as written: `[engine]` of a recipe, `--launch` and `--set`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -99,7 +99,7 @@ impl EngineSection {
     pub(super) fn check(&self) -> Result<(), RecipeError> {
         let Some(plan) = self.clone().into_plan()? else { return Ok(()) };
         plan.check_templates().map_err(|error| RecipeError::new(format!("`engine`: {error}")))?;
-        let mentioned = mentioned_knobs(&plan);
+        let mentioned = plan.launch_knobs().union(&plan.reset_knobs()).cloned().collect::<BTreeSet<_>>();
         if let Some(name) = plan.knobs.keys().find(|name| !mentioned.contains(*name)) {
             let error =
                 RecipeError::new(format!("`engine.set.{name}` (`--set`) is used by no template of `engine`"));
@@ -282,33 +282,6 @@ fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
-}
-
-/// The knobs that the templates name.
-fn mentioned_knobs(plan: &EnginePlan) -> Vec<String> {
-    let mut texts: Vec<&str> = plan.env.values().map(String::as_str).collect();
-    let reset = match &plan.reset {
-        Some(Reset::Command(list)) => list.as_slice(),
-        _ => &[],
-    };
-    for argument in plan.launch.iter().chain(plan.stop.iter().flatten()).chain(reset) {
-        match argument {
-            Argument::Word(word) => texts.push(word),
-            Argument::Group(group) => texts.extend(group.iter().map(String::as_str)),
-            Argument::When(when) => {
-                texts.push(&when.condition);
-                texts.extend(when.args.iter().chain(&when.otherwise).map(String::as_str));
-            }
-        }
-    }
-    let mut names: Vec<String> = texts
-        .iter()
-        .flat_map(|text| text.split("knobs.").skip(1))
-        .map(|rest| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect())
-        .collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::plan::{
 };
 use crate::sim::presets::{self, Preset};
 use crate::slo::Slo;
+use crate::space::Space;
 
 /// What a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,15 @@ impl Recipe {
     /// Names the fields that contradict each other, or the one that is wanting, and the mend.
     pub fn into_plan(self, name: Option<&str>, purpose: Purpose) -> Result<Plan, RecipeError> {
         self.check()?;
-        let engine = self.launched().into_plan()?;
+        let mut engine = self.launched().into_plan()?;
+        if let Some(engine) = engine.as_mut().filter(|_| !self.knobs.is_empty()) {
+            // What is not tuned is at its default.
+            let space = Space::from_sections(&self.knobs, &[])
+                .map_err(|error| RecipeError::new(error.to_string()))?;
+            for (name, value) in space.setting(&space.default_point()) {
+                engine.knobs.entry(name).or_insert(value);
+            }
+        }
         let mut target = self.target;
         if engine.is_some() {
             target.url.get_or_insert_with(|| ENGINE_URL.to_owned());

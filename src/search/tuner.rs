@@ -74,6 +74,8 @@ pub enum FailureKind {
     Start,
     /// It ran out of memory.
     OutOfMemory,
+    /// It was not ready in time.
+    NotReady,
     /// It crashed under load.
     Crash,
     /// It stopped answering.
@@ -90,6 +92,7 @@ impl FailureKind {
         match self {
             FailureKind::Start => "did not start",
             FailureKind::OutOfMemory => "ran out of memory",
+            FailureKind::NotReady => "was not ready in time",
             FailureKind::Crash => "crashed under load",
             FailureKind::Hang => "stopped answering",
             FailureKind::MissedAtLowest => "misses the SLO at the lowest load",

@@ -7,7 +7,7 @@ use super::document::{Outcome, TuneDocument};
 use super::entry::{Entry, Role, Told};
 use super::error::TuneError;
 use super::folder::TuneFolder;
-use super::launcher::{LaunchFailure, Launched, Launcher};
+use super::launcher::{LaunchError, LaunchFailure, Launched, Launcher};
 use super::measure::told;
 use super::plan::TunePlan;
 use crate::controller;
@@ -101,7 +101,7 @@ impl<L: Launcher> Conduct<'_, L> {
         if let Some(engine) = state.engine.take() {
             self.launcher.stop(engine.launched).await;
         }
-        let command = |setting: &Setting| self.launcher.command(setting);
+        let command = |setting: &Setting| self.launcher.command(&self.plan.plan, setting);
         Ok(TuneDocument::new(
             self.plan,
             &state.space,
@@ -222,25 +222,38 @@ impl<L: Launcher> Conduct<'_, L> {
             cost: TrialCost::default(),
             answer: None,
             run: None,
+            log: None,
             setting,
         };
+        if let Some(engine) = &mut plan.engine {
+            // So that the run's own folder says what was launched.
+            engine.knobs.extend(entry.setting.clone());
+        }
         match self.bring_up(state, &plan, &entry.setting).await {
-            Err(failure) => {
+            Err(LaunchError::Interrupted) => return Ok(None),
+            Err(LaunchError::Cannot(failure)) => return Err(failure.into()),
+            Err(LaunchError::Failed(failure)) => {
                 entry.cost.launch = failure.seconds;
-                entry.told = failed(failure);
+                failed(failure, &mut entry);
             }
             Ok((mut engine, seconds)) => {
                 entry.cost.launch = seconds;
+                entry.log.clone_from(&engine.launched.log);
                 let interrupted = self.measure(&mut engine, &plan, rival, &mut entry).await?;
                 let keep = matches!(entry.told, Told::Measured { .. })
                     || matches!(entry.told, Told::Failed { kind: FailureKind::MissedAtLowest, .. });
-                if keep && !interrupted {
+                // A server that hangs misses every SLO, which says nothing of what it carries.
+                let dead = match entry.told {
+                    Told::Failed { .. } if !interrupted => self.launcher.check(&engine.launched).await,
+                    _ => None,
+                };
+                if keep && !interrupted && dead.is_none() {
                     state.engine = Some(engine);
                 } else {
-                    let crash = self.launcher.stop(engine.launched).await;
-                    if let Some(failure) = crash.filter(|_| !interrupted) {
-                        entry.told = failed(failure);
-                    }
+                    self.launcher.stop(engine.launched).await;
+                }
+                if let Some(failure) = dead {
+                    failed(failure, &mut entry);
                 }
                 if interrupted {
                     return Ok(None);
@@ -258,16 +271,21 @@ impl<L: Launcher> Conduct<'_, L> {
         state: &mut State<L::Target>,
         plan: &Plan,
         setting: &Setting,
-    ) -> Result<(Engine<L::Target>, f64), LaunchFailure> {
+    ) -> Result<(Engine<L::Target>, f64), LaunchError> {
         let with = state.space.launched_with(setting);
         if let Some(mut engine) = state.engine.take() {
             if engine.with == with {
-                self.launcher.adjust(&mut engine.launched, plan, setting).await?;
-                return Ok((engine, 0.0));
+                return match self.launcher.adjust(&mut engine.launched, plan, setting).await {
+                    Ok(()) => Ok((engine, 0.0)),
+                    Err(error) => {
+                        self.launcher.stop(engine.launched).await;
+                        Err(error)
+                    }
+                };
             }
             self.launcher.stop(engine.launched).await;
         }
-        let launched = self.launcher.launch(plan, setting, self.folder.path()).await?;
+        let launched = self.launcher.launch(plan, setting).await?;
         let seconds = launched.seconds;
         Ok((Engine { with, launched }, seconds))
     }
@@ -282,6 +300,7 @@ impl<L: Launcher> Conduct<'_, L> {
     ) -> Result<bool, TuneError> {
         let mut folder = RunFolder::create(Some(&self.folder.runs()), &plan.name, plan)?;
         let path = folder.path().to_owned();
+        let plan = &self.launcher.measured_plan(&engine.launched, plan);
         let mut race = Race::new(search::strategy(plan), rival);
         let target = &mut engine.launched.target;
         folder.target_described(crate::target::Target::describe(target))?;
@@ -291,6 +310,7 @@ impl<L: Launcher> Conduct<'_, L> {
         folder.close()?;
         let found = match found {
             Ok(found) => found,
+            // Why it is gone is asked of the engine itself.
             Err(controller::ControllerError::Target(error)) => {
                 entry.told = Told::Failed {
                     kind: if error.is_unreachable() { FailureKind::Crash } else { FailureKind::Void },
@@ -319,8 +339,11 @@ impl<L: Launcher> Conduct<'_, L> {
     }
 }
 
-fn failed(failure: LaunchFailure) -> Told {
-    Told::Failed { kind: failure.kind, what: failure.what, log_tail: failure.log_tail }
+fn failed(failure: LaunchFailure, entry: &mut Entry) {
+    entry.told = Told::Failed { kind: failure.kind, what: failure.what, log_tail: failure.log_tail };
+    if failure.log.is_some() {
+        entry.log = failure.log;
+    }
 }
 
 /// The best setting, and the runner-up where it is within the doubt of the best.

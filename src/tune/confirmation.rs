@@ -76,7 +76,7 @@ mod tests {
             None => Told::Failed { kind: FailureKind::Crash, what: "gone".to_owned(), log_tail: Vec::new() },
         };
         let setting = Setting::from([("n".to_owned(), KnobValue::Int(knob))]);
-        Entry { id: 1, role, setting, told, cost: TrialCost::default(), answer: None, run: None }
+        Entry { id: 1, role, setting, told, cost: TrialCost::default(), answer: None, run: None, log: None }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::confirmation::{Confirmed, confirmed};
 use super::entry::{Entry, Role, Told};
+use super::front::{FrontPoint, front};
 use super::plan::TunePlan;
 use crate::recipe::TuneObjective;
 use crate::search::confirm::{Finding, Gain};
@@ -43,6 +44,9 @@ pub struct TuneDocument {
     pub ended: Option<Enough>,
     /// What each knob does, the largest effect first; none for designs without a model.
     pub effects: Vec<Effect>,
+    /// Settings of which no other gives as much to each user and for each unit of cost; empty where
+    /// `tune.cost` is not given.
+    pub front: Vec<FrontPoint>,
     /// Knobs of the recommended setting as the engine takes them.
     pub command: Option<String>,
     /// What it took.
@@ -160,6 +164,7 @@ impl TuneDocument {
             finding,
             ended,
             effects: tuner.model().map(|model| effects(space, model, plan.plan.seed)).unwrap_or_default(),
+            front: front(plan, entries),
             cost: TuneCost::of(entries),
             warnings,
             settings: entries.to_vec(),

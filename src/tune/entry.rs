@@ -26,6 +26,9 @@ pub struct Entry {
     /// Folder of its run, within the tuning's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// File with the engine's output, within the tuning's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
 }
 
 /// What a try is for.

@@ -8,6 +8,7 @@ use crate::controller::ControllerError;
 use crate::recipe::RecipeError;
 use crate::run::RunError;
 use crate::space::SpaceError;
+use crate::target::managed;
 
 /// A tuning that cannot go on.
 #[derive(Debug, Error)]
@@ -25,6 +26,9 @@ pub enum TuneError {
     /// A run within it went wrong in a way that no other setting would mend.
     #[error(transparent)]
     Controller(#[from] ControllerError),
+    /// The engine cannot be launched, whatever the setting.
+    #[error(transparent)]
+    Launch(#[from] managed::LaunchFailure),
     /// A file of the tuning cannot be read or written.
     #[error("`{}`: {problem}", path.display())]
     File {

@@ -43,6 +43,15 @@ pub fn told(plan: &Plan, objective: TuneObjective, race: &Race, found: &Found) -
         }
         SearchOutcome::Found | SearchOutcome::MetAtHighest | SearchOutcome::Interrupted => {}
     }
+    if answer.load.is_none() {
+        return match bracket(objective, &found.outcomes) {
+            Some((low, high)) => {
+                let error = ((high / low).ln() / 4.0).max(NO_INTERVAL);
+                Told::Measured { value: (low * high).sqrt(), error, abandoned: false }
+            }
+            None => failed(FailureKind::Void, "the run ended before any load had met the SLO"),
+        };
+    }
     let value = match objective {
         TuneObjective::Concurrency => answer.load.map(Load::value),
         TuneObjective::Goodput | TuneObjective::Cost => goodput(answer, &found.outcomes),
@@ -88,6 +97,29 @@ fn goodput(answer: &Answer, outcomes: &[TrialOutcome]) -> Option<f64> {
         return answer.goodput.map(|goodput| goodput.requests_per_second);
     }
     Some(load * met.iter().map(|(_, rate)| rate).sum::<f64>() / met.len() as f64)
+}
+
+/// What is maximised at the largest load that met the SLO, and its bound by the smallest that missed it:
+/// all that is known of a search that was cut before it had an answer. While levels rise, the rate for
+/// each user falls.
+fn bracket(objective: TuneObjective, outcomes: &[TrialOutcome]) -> Option<(f64, f64)> {
+    let loads = |verdict: Verdict| {
+        let of = move |outcome: &&TrialOutcome| {
+            outcome.spec.kind != TrialKind::Warmup && outcome.verdict == verdict
+        };
+        outcomes.iter().filter(of)
+    };
+    let users = |outcome: &TrialOutcome| outcome.spec.load.value();
+    let met = loads(Verdict::Met).max_by(|a, b| users(a).total_cmp(&users(b)))?;
+    let (level, rate) = (users(met), met.good_rate);
+    let missed =
+        loads(Verdict::Missed).map(users).filter(|&missed| missed > level).fold(f64::INFINITY, f64::min);
+    let high = if missed.is_finite() { missed } else { level };
+    let bounds = match objective {
+        TuneObjective::Concurrency => (level, high),
+        TuneObjective::Goodput | TuneObjective::Cost => (rate, rate * high / level),
+    };
+    (bounds.0 > 0.0).then_some(bounds)
 }
 
 /// How much the rate grows with the load near the answer, on log scales, from 0.2 to 1.

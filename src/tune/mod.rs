@@ -5,7 +5,8 @@
 //! tune's folder), and what came of it is written to `settings.jsonl` before the tuner is told. At the
 //! end best and default are measured again in turns ([`crate::search::confirm`]).
 //!
-//! The launcher is the seam: [`Virtual`] is the simulated engine in virtual time.
+//! The launcher is the seam: [`Managed`] launches real engines, [`Virtual`] is the simulated one in
+//! virtual time.
 
 mod conduct;
 mod confirmation;
@@ -13,7 +14,9 @@ mod document;
 mod entry;
 mod error;
 mod folder;
+mod front;
 mod launcher;
+mod managed;
 mod measure;
 mod plan;
 mod screen;
@@ -24,7 +27,9 @@ pub use document::{Figures, Outcome, TUNE_VERSION, TuneDocument};
 pub use entry::{Entry, Role, Told};
 pub use error::TuneError;
 pub use folder::{SETTINGS_FILE, TUNE_FILE, TuneFolder};
-pub use launcher::{LaunchFailure, Launched, Launcher};
+pub use front::FrontPoint;
+pub use launcher::{LaunchError, LaunchFailure, Launched, Launcher};
+pub use managed::{Managed, ManagedTarget};
 pub use plan::TunePlan;
 pub use screen::{line, screen};
 pub use simulated::{Virtual, VirtualTarget};

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::recipe::{Count, Duration, Purpose, Recipe, RecipeError, TuneObjective};
 use crate::search::designs::Listed;
 use crate::search::tuner::{Design, Tuner, tuner};
-use crate::space::{Expression, KnobSection, Setting, Space, show};
+use crate::space::{Expression, KnobKind, KnobSection, Setting, Space, show};
 
 /// Settings tried before the confirmation.
 const LAUNCHES: usize = 20;
@@ -50,7 +50,8 @@ impl TunePlan {
     /// Names what is wrong or wanting, and the mend.
     pub fn of(mut recipe: Recipe, name: Option<&str>) -> Result<Self, TuneError> {
         let tune = std::mem::take(&mut recipe.tune);
-        let knobs = std::mem::take(&mut recipe.knobs);
+        let mut knobs = std::mem::take(&mut recipe.knobs);
+        fix(&mut knobs, &recipe)?;
         if knobs.is_empty() {
             return Err(RecipeError::new("the recipe has no `[knobs.<name>]`, so there is nothing to tune")
                 .hint("`plimsoll recipes show simulated-tune` shows how knobs are written")
@@ -141,6 +142,28 @@ impl TunePlan {
     }
 }
 
+/// Knobs to which `engine.set` (`--set`) gives a value are not tuned.
+fn fix(knobs: &mut BTreeMap<String, KnobSection>, recipe: &Recipe) -> Result<(), RecipeError> {
+    for (name, value) in recipe.engine.set.iter().flatten() {
+        if let Some(knob) = knobs.get_mut(name) {
+            *knob = KnobSection {
+                kind: Some(KnobKind::Fixed),
+                value: Some(value.clone()),
+                only_when: knob.only_when.take(),
+                ..KnobSection::default()
+            };
+        }
+        let links = |knob: &KnobSection| knob.knobs.iter().flatten().any(|linked| linked == name);
+        if let Some((linked, _)) = knobs.iter().find(|(_, knob)| links(knob)) {
+            return Err(RecipeError::new(format!(
+                "`engine.set.{name}` (`--set`) is also set by the linked knob `{linked}`"
+            ))
+            .hint("leave one of them out"));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -178,6 +201,14 @@ mod tests {
             "`tune.settings`, number 2 (max_num_seqs=10): knob `max_num_seqs`: 10 is not among the values that it may have"
         );
         assert!(error(&format!("{knobs}[tune]\nsettings=[{{nix=3}}]")).ends_with("no knob is called `nix`"));
+        let launched = "slo=['ttft p95 < 1s']\n[engine]\nlaunch='x {knobs.max_num_seqs} {knobs.b}'\n";
+        let set = |set: &str| {
+            tuned(&format!("{launched}set={set}\n{knobs}[knobs.b]\ntype='int'\nrange=[1,4]\ndefault=1"))
+        };
+        let setting =
+            |plan: TunePlan| plan.space().map(|space| space.setting(&space.default_point())).unwrap();
+        let fixed = setting(set("{max_num_seqs=77}").unwrap());
+        assert_eq!(show(&fixed), "b=1 max_num_seqs=77", "a knob that is set is not tuned");
         let plan = tuned(&format!("{knobs}[tune]\ncost='2 * max_num_seqs'")).unwrap();
         assert_eq!(plan.cost_of(&plan.space().unwrap().setting(&vec![4.0])), 8.0);
     }

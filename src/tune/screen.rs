@@ -69,6 +69,16 @@ pub fn screen(document: &TuneDocument) -> String {
     for (index, effect) in document.effects.iter().enumerate() {
         row(if index == 0 { "knobs" } else { "" }, &effect.words());
     }
+    for (index, point) in document.front.iter().enumerate() {
+        let words = format!(
+            "{} req/s a user, {} req/s a unit of cost at {:.0}: {}",
+            significant(point.per_user),
+            significant(point.per_cost),
+            point.load,
+            show(&point.setting)
+        );
+        row(if index == 0 { "front" } else { "" }, &words);
+    }
     if let Some(ended) = document.ended {
         row("ended", &ended.words());
     }

@@ -1,8 +1,6 @@
 //! The simulated engine as something to launch, in virtual time: a whole tuning takes seconds.
 
-use std::path::Path;
-
-use super::launcher::{LaunchFailure, Launched, Launcher};
+use super::launcher::{LaunchError, LaunchFailure, Launched, Launcher};
 use crate::loadgen::session::{Session, Wake};
 use crate::plan::{Plan, TargetPlan};
 use crate::search::tuner::FailureKind;
@@ -61,8 +59,8 @@ impl Virtual {
         Ok(Self { preset })
     }
 
-    fn target(&self, plan: &Plan, setting: &Setting) -> Result<VirtualTarget, LaunchFailure> {
-        let params = knobs::apply(self.preset.params, setting).map_err(|error| LaunchFailure {
+    fn target(&self, plan: &Plan, setting: &Setting) -> Result<VirtualTarget, LaunchError> {
+        let failed = |error: KnobError| LaunchFailure {
             kind: match error {
                 KnobError::OutOfMemory { .. } => FailureKind::OutOfMemory,
                 KnobError::Unknown { .. } | KnobError::Value { .. } => FailureKind::Start,
@@ -70,7 +68,10 @@ impl Virtual {
             what: error.to_string(),
             log_tail: vec![error.to_string()],
             seconds: LAUNCH.1,
-        })?;
+            log: None,
+        };
+        let params =
+            knobs::apply(self.preset.params, setting).map_err(|error| LaunchError::Failed(failed(error)))?;
         let of_request = |metric: Metric| matches!(metric, Metric::Ttft | Metric::Tpot | Metric::E2e);
         Ok(VirtualTarget {
             preset: self.preset,
@@ -89,9 +90,8 @@ impl Launcher for Virtual {
         &mut self,
         plan: &Plan,
         setting: &Setting,
-        _folder: &Path,
-    ) -> Result<Launched<VirtualTarget>, LaunchFailure> {
-        Ok(Launched { target: self.target(plan, setting)?, seconds: LAUNCH.0 })
+    ) -> Result<Launched<VirtualTarget>, LaunchError> {
+        Ok(Launched { target: self.target(plan, setting)?, seconds: LAUNCH.0, log: None })
     }
 
     async fn adjust(
@@ -99,20 +99,23 @@ impl Launcher for Virtual {
         engine: &mut Launched<VirtualTarget>,
         plan: &Plan,
         setting: &Setting,
-    ) -> Result<(), LaunchFailure> {
+    ) -> Result<(), LaunchError> {
         engine.target = self.target(plan, setting)?;
         Ok(())
     }
 
-    async fn stop(&mut self, _engine: Launched<VirtualTarget>) -> Option<LaunchFailure> {
+    async fn check(&mut self, _engine: &Launched<VirtualTarget>) -> Option<LaunchFailure> {
         None
     }
 
-    fn command(&self, setting: &Setting) -> String {
+    async fn stop(&mut self, _engine: Launched<VirtualTarget>) {}
+
+    fn command(&self, _plan: &Plan, setting: &Setting) -> String {
         let flag = |(name, value): (&String, &crate::space::KnobValue)| {
             format!("--{} {value}", name.replace('_', "-"))
         };
-        setting.iter().map(flag).collect::<Vec<_>>().join(" ")
+        let flags: Vec<String> = setting.iter().map(flag).collect();
+        format!("plimsoll simulate --preset {} {}", self.preset.name, flags.join(" "))
     }
 }
 

@@ -28,4 +28,5 @@ mod stored_runs;
 mod support;
 mod tls;
 mod tune;
+mod tune_managed;
 mod watch;

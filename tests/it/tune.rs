@@ -45,6 +45,8 @@ fn it_measures_the_default_first_and_proves_a_gain_with_its_interval() {
             assert!(run.join("plan.toml").is_file() && run.join("journal.jsonl").is_file(), "{entry}");
         }
     }
+    let picture = fs::read_to_string(folder.join("importance.svg")).unwrap();
+    assert!(picture.contains("max_num_seqs"));
     let kept: Value = serde_json::from_str(&fs::read_to_string(folder.join("tune.json")).unwrap()).unwrap();
     assert_eq!(kept, document);
     assert_eq!(fs::read_to_string(folder.join("settings.jsonl")).unwrap().lines().count(), settings.len());

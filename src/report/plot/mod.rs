@@ -6,6 +6,7 @@
 mod axis;
 mod data;
 mod draw;
+mod effects;
 pub mod frontier;
 mod header;
 mod servers;
@@ -13,6 +14,7 @@ mod servers;
 use plotters::backend::{BitMapBackend, SVGBackend};
 use thiserror::Error;
 
+pub use effects::effects_svg;
 pub use servers::{ServersChart, ServersPoint, servers_svg};
 
 use crate::plan::Plan;

@@ -1,6 +1,6 @@
 //! The kernel's parameters by the maximum of their posterior.
 //!
-//! Log-normal priors keep them sensible while data are few: a length scale of about half the range,
+//! Log-normal priors keep them sensible while data are few: a length scale of about a third of the range,
 //! a function that varies by some tens of percent, launches that differ by some percent.
 
 use crate::space::Axis;
@@ -25,7 +25,7 @@ pub struct Priors {
 
 /// For logs of goodput: 1 is a factor of 2.7.
 pub const GOODPUT: Priors =
-    Priors { scale: (-1.0, 0.7), length: (-0.5, 0.8), weight: (-1.2, 1.2), nugget: (-4.0, 0.6), offset: 1.0 };
+    Priors { scale: (-1.0, 0.7), length: (-1.0, 0.8), weight: (-1.2, 1.2), nugget: (-4.0, 0.6), offset: 1.0 };
 
 /// For marks of +1 (launched) and -1 (failed). What fails fails over wide regions, whatever the
 /// other knobs: longer scales than goodput has, smaller weights.

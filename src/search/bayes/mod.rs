@@ -1,9 +1,9 @@
 //! Bayesian optimisation of settings: few launches, each where the most is to be gained.
 //!
-//! 1. The default setting, then four that fill the space, each category among them.
+//! 1. The default setting, then some that fill the space, each category among them.
 //! 2. A Gaussian process ([`gp`]) over the log of the objective, each point with the noise of its own
-//!    measurement; a second one over `launched`/`failed` gives the probability that a setting works
-//!    (failures are data).
+//!    measurement; what lies far below the best is [drawn nearer](nearer). A second process over
+//!    `launched`/`failed` gives the probability that a setting works (failures are data).
 //! 3. The next setting has the largest log expected improvement + log probability that it works -
 //!    log expected seconds (a setting that needs no launch is cheap), over all settings where they
 //!    are few, else over a Sobol sample and the neighbours of the best.
@@ -22,12 +22,16 @@ use crate::stats::special::normal_cdf;
 
 use acquisition::log_expected_improvement;
 use fit::{FEASIBLE, GOODPUT, fit};
-use gp::{Data, Gp, Hyper};
+use gp::{Data, Gp};
 
 /// Expected gain, as a share of the best, below which a launch is not worth it.
 pub const WORTHWHILE: f64 = 0.01;
-/// Settings that fill the space before the model chooses; more where a category has more values.
-const FIRST: usize = 5;
+/// Settings that fill the space before the model chooses, beside one for each knob; more where a
+/// category has more values.
+const FIRST: usize = 3;
+/// Distance below the best (of logs: a share) beyond which values are drawn nearer, and how softly.
+const TELLING: f64 = 0.2;
+const SOFTNESS: f64 = 0.1;
 /// Settings that must have been measured before the search may end by itself.
 const LEAST_MEASURED: usize = 8;
 /// Most settings that are looked at one by one; a sample of [`SAMPLE`] where there are more.
@@ -53,8 +57,10 @@ pub struct Bayes {
     seen: Vec<Seen>,
     /// What the engine runs with now.
     running: Option<Setting>,
-    /// Posterior of the log objective.
+    /// Posterior of the log objective, what is far below the best drawn nearer.
     model: Option<Gp>,
+    /// The same of the values as they are.
+    plain: Option<Gp>,
     /// Posterior of +1 (works) and -1 (fails).
     works: Option<Gp>,
     asked: Option<TunerAsk>,
@@ -86,6 +92,7 @@ impl Bayes {
             seen: Vec::new(),
             running: None,
             model: None,
+            plain: None,
             works: None,
             asked: None,
         }
@@ -107,9 +114,11 @@ impl Bayes {
                 Tried::Failed(_) => marks.values.push(-1.0),
             }
         }
-        let warm: Option<Hyper> = self.model.as_ref().map(|model| model.hyper().clone());
-        let mean = measured.values.iter().sum::<f64>() / measured.values.len().max(1) as f64;
-        self.model = fit(&self.axes, mean, &GOODPUT, warm.as_ref(), &measured);
+        let mean = |data: &Data| data.values.iter().sum::<f64>() / data.values.len().max(1) as f64;
+        let warm = |model: &Option<Gp>| model.as_ref().map(|model| model.hyper().clone());
+        self.plain = fit(&self.axes, mean(&measured), &GOODPUT, warm(&self.plain).as_ref(), &measured);
+        nearer(&mut measured.values);
+        self.model = fit(&self.axes, mean(&measured), &GOODPUT, warm(&self.model).as_ref(), &measured);
         self.works = None;
         if measured.values.len() < self.seen.len() {
             // Where nothing is known a setting is taken to work rather than not.
@@ -210,12 +219,25 @@ impl Bayes {
     }
 }
 
+/// Draws values that lie far below the best nearer to it, in the same order. A stationary process that
+/// must follow a cliff (a setting that misses the SLO almost at once) takes the function to be rough
+/// everywhere, and then says nothing of the few percent that set the best apart.
+fn nearer(values: &mut [f64]) {
+    let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    for value in values {
+        let beyond = best - *value - TELLING;
+        if beyond > 0.0 {
+            *value = best - TELLING - SOFTNESS * (beyond / SOFTNESS).ln_1p();
+        }
+    }
+}
+
 /// The settings that fill the space: the default, then ones far from each other of which each has
 /// as many category values that were not there yet as possible.
 fn first(space: &Space, launches: usize, seed: u64) -> Vec<Point> {
     let axes = space.axes();
     let most = axes.iter().map(|axis| if let Axis::Category(values) = axis { *values } else { 0 }).max();
-    let count = FIRST.max(most.unwrap_or(0)).min((launches / 2).max(2));
+    let count = (FIRST + axes.len()).max(most.unwrap_or(0)).min((launches / 2).max(2));
     let pool = space.sobol(256, seed);
     let mut chosen = vec![space.default_point()];
     let fresh = |point: &Point, chosen: &[Point]| {
@@ -270,7 +292,7 @@ impl Tuner for Bayes {
     }
 
     fn model(&self) -> Option<&Gp> {
-        self.model.as_ref()
+        self.plain.as_ref()
     }
 
     fn ranking(&self) -> Vec<Recommendation> {

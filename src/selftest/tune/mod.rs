@@ -96,6 +96,7 @@ mod tests {
         let best_other =
             result.methods[1..].iter().map(|other| other.after[2].median_regret).fold(1.0, f64::min);
         assert!(bayes.after[2].median_regret < best_other, "{result}");
+        assert!(bayes.after[2].median_regret <= 0.02, "{result}");
         assert!(bayes.crashes < result.methods[1].crashes, "{result}");
         assert!(result.methods.iter().all(|method| method.infeasible == 0), "{result}");
     }

@@ -35,11 +35,10 @@ impl<T: Target> Target for Attended<'_, T> {
     }
 
     fn describe(&self) -> serde_json::Value {
-        let mut description = self.target.describe();
-        if let (Some(engine), Some(fields)) = (self.engine, description.as_object_mut()) {
-            fields.insert("launched".to_owned(), engine.command.clone().into());
-            fields.insert("started_seconds".to_owned(), engine.started_seconds.into());
+        let description = self.target.describe();
+        match self.engine {
+            Some(engine) => engine.described(description),
+            None => description,
         }
-        description
     }
 }

@@ -78,12 +78,7 @@ impl Launcher {
         let (order, shown_command) = self.order(&launching, launch, &id, &log)?;
         let mut endpoint = self.endpoint.clone();
         endpoint.url = self.engine.text(&endpoint.url, &launching)?;
-        let reset = match &self.engine.reset {
-            Some(Reset::Command(list)) => {
-                Some(Reset::Command(list_of(self.filled(self.engine.arguments(list, &launching)?)?)))
-            }
-            other => other.clone(),
-        };
+        let reset = self.reset(&launching)?;
         tell(&format!("launching: {shown_command}"));
         tell(&format!("its output goes to {}", log.display()));
         let began = Instant::now();
@@ -101,6 +96,8 @@ impl Launcher {
             pid: supervised.pid(),
             started_seconds: began.elapsed().as_secs_f64(),
             launch,
+            port,
+            id: id.clone(),
             command: shown_command,
             log,
             endpoint,
@@ -124,6 +121,43 @@ impl Launcher {
                 Err(failure)
             }
         }
+    }
+
+    /// The command that launches the engine with these knobs at `port`, as one would type it; secrets
+    /// left out.
+    ///
+    /// # Errors
+    /// When a template cannot be filled in.
+    pub fn command(&self, knobs: &BTreeMap<String, KnobValue>, port: u16) -> Result<String, LaunchFailure> {
+        let plimsoll = self.supervisor.to_string_lossy();
+        let launching = Launching { port, id: "plimsoll", plimsoll: &plimsoll, knobs };
+        let mut words = self.engine.command(&launching)?;
+        hide_in_words(&mut words, "***");
+        Ok(shown(&words))
+    }
+
+    /// Gives a running engine other values of the knobs that its reset command sets before each load.
+    ///
+    /// # Errors
+    /// When a template cannot be filled in.
+    pub fn adjust(
+        &self,
+        running: &mut Running,
+        knobs: &BTreeMap<String, KnobValue>,
+    ) -> Result<(), LaunchFailure> {
+        let plimsoll = self.supervisor.to_string_lossy();
+        let launching = Launching { port: running.port, id: &running.id, plimsoll: &plimsoll, knobs };
+        running.reset = self.reset(&launching)?;
+        Ok(())
+    }
+
+    fn reset(&self, launching: &Launching<'_>) -> Result<Option<Reset>, LaunchFailure> {
+        Ok(match &self.engine.reset {
+            Some(Reset::Command(list)) => {
+                Some(Reset::Command(list_of(self.filled(self.engine.arguments(list, launching)?)?)))
+            }
+            other => other.clone(),
+        })
     }
 
     fn order(

@@ -159,6 +159,8 @@ pub struct Running {
     pub command: String,
     /// File with its output.
     pub log: PathBuf,
+    pub(super) port: u16,
+    pub(super) id: String,
     pub(super) endpoint: EndpointPlan,
     pub(super) ready: Vec<String>,
     pub(super) env: BTreeMap<String, String>,
@@ -174,6 +176,15 @@ impl Running {
     /// The plan with the address of this engine as its target.
     pub fn plan(&self, plan: &Plan) -> Plan {
         Plan { target: TargetPlan::Endpoint(self.endpoint.clone()), ..plan.clone() }
+    }
+
+    /// The description of what is measured, and how it was launched.
+    pub fn described(&self, mut description: serde_json::Value) -> serde_json::Value {
+        if let Some(fields) = description.as_object_mut() {
+            fields.insert("launched".to_owned(), self.command.clone().into());
+            fields.insert("started_seconds".to_owned(), self.started_seconds.into());
+        }
+        description
     }
 
     /// The failure of an engine whose process has ended by itself.
