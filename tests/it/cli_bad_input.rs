@@ -48,7 +48,11 @@ fn an_unknown_command_or_flag_is_answered_with_the_likely_one() {
 
 #[test]
 fn a_missing_or_contradictory_flag_is_named() {
-    assert_complaint(&["measure"], "not provided: --concurrency <N>", "plimsoll measure --help");
+    assert_complaint(
+        &["measure"],
+        "not provided: <--concurrency <N>|--rate <RATE>",
+        "plimsoll measure --help",
+    );
     let both = ["measure", "--concurrency", "4", "--requests", "3", "--duration", "3s"];
     assert_complaint(&both, "'--requests <K>' cannot be used with '--duration", "plimsoll measure --help");
     let both = ["search", "--url", "http://127.0.0.1:1", "--simulated", "small"];
@@ -121,7 +125,7 @@ fn a_recipe_that_cannot_be_used_is_named_with_file_line_and_field() {
     assert_eq!(
         stderr,
         "error: recipe `my.toml`, line 3: `[load]` has no field `concurency`\n\
-         hint: did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`)\n"
+         hint: did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`, `series`, `ramp`, `replay`)\n"
     );
     fs::write(folder.path().join("my.toml"), "[load]\nconcurrency = \"8..1\"\n").unwrap();
     let stderr = complaint_in(folder.path(), &["recipes", "validate", "my.toml"]);

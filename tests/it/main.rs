@@ -24,6 +24,7 @@ mod simulator_agreement;
 mod simulator_client;
 mod simulator_faults;
 mod simulator_http;
+mod soak;
 mod stored_runs;
 mod support;
 mod tls;
