@@ -254,8 +254,20 @@ pub enum StrategyPlan {
     /// One load, held for consecutive windows.
     Soak {
         /// What is held.
-        hold: crate::search::soak::Hold,
+        hold: Hold,
     },
+}
+
+/// What is held, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hold {
+    /// Requests in flight.
+    pub users: u32,
+    /// Consecutive windows.
+    pub windows: u32,
+    /// Length of each, seconds.
+    pub window_seconds: f64,
 }
 
 /// What is sent.

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plimsoll::plan::Hold;
 use plimsoll::plan::{Budget, LoadRange, Plan, StrategyPlan};
 use plimsoll::recipe::{Duration, Precision, Purpose, Recipe};
 use plimsoll::report::soak::SoakDocument;
 use plimsoll::report::{Document, write_all};
 use plimsoll::run::RepeatsFolder;
 use plimsoll::search::TrialOutcome;
-use plimsoll::search::soak::{Hold, LEAST_WINDOWS, SoakDecision, SoakLimits, soaked};
+use plimsoll::search::soak::{LEAST_WINDOWS, SoakDecision, SoakLimits, soaked};
 use plimsoll::units::Load;
 
 use super::complaint::Complaint;

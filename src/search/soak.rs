@@ -16,7 +16,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::LoadRange;
+use crate::plan::{Hold, LoadRange};
 use crate::search::Strategy;
 use crate::search::answer::{Answer, SearchOutcome};
 use crate::search::evidence::warm_up;
@@ -34,18 +34,6 @@ pub const BLOCKS: usize = 10;
 pub const LEAST_WINDOWS: usize = 6;
 /// Void windows in a row after which a soak gives up.
 const VOIDS: u32 = 3;
-
-/// What is held, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Hold {
-    /// Requests in flight.
-    pub users: u32,
-    /// Consecutive windows.
-    pub windows: u32,
-    /// Length of each, seconds.
-    pub window_seconds: f64,
-}
 
 /// What a soak allows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

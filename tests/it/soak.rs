@@ -2,6 +2,7 @@
 
 use plimsoll::observed::{HostFigures, ServerFigures};
 use plimsoll::plan::Budget;
+use plimsoll::plan::Hold;
 use plimsoll::plan::LoadRange;
 use plimsoll::search::soak::*;
 use plimsoll::search::{Ask, Strategy, TrialKind, TrialOutcome};
