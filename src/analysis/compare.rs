@@ -179,9 +179,10 @@ struct Estimate {
     spread: Option<(f64, f64)>,
 }
 
-/// Reads a figure at a load off the trials of a fixed size near it.
+/// Reads a figure at a load off the trials of a fixed size there; off those near it where there are
+/// none, along a line that a cliff between them would bend.
 fn at_load(material: &Material, load: u32, figure: &dyn Fn(&Trial) -> Option<f64>) -> Option<Estimate> {
-    let points: Vec<(f64, f64)> = material
+    let mut points: Vec<(f64, f64)> = material
         .trials
         .iter()
         .filter(|trial| !matches!(trial.spec.kind, TrialKind::Warmup | TrialKind::Navigate))
@@ -190,6 +191,9 @@ fn at_load(material: &Material, load: u32, figure: &dyn Fn(&Trial) -> Option<f64
         .filter(|(distance, _)| distance.abs() <= NEAR)
         .filter_map(|(x, trial)| Some((x, figure(trial).filter(|value| *value > 0.0)?.ln())))
         .collect();
+    if points.iter().any(|point| point.0 == 0.0) {
+        points.retain(|point| point.0 == 0.0);
+    }
     let n = points.len() as f64;
     let first = points.first()?;
     let (mean_x, mean_y) =

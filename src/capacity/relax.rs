@@ -57,7 +57,9 @@ pub fn relaxations(server: &Server, rate: f64, policy: &Policy) -> Result<Vec<Re
             let Some((then, binding, beyond)) = crossing(&curves, Some((index, factor))) else { continue };
             let gain = (then / now).max(1.0);
             let servers = fleet(&server.scaled(gain), rate, policy)?.servers.min(as_is);
-            let relaxed = Objective { threshold: objective.threshold * factor, ..*objective };
+            // Rounded, as 1.5 times 0.2 is not 0.3 in binary.
+            let threshold = (objective.threshold * factor * 1e9).round() / 1e9;
+            let relaxed = Objective { threshold, ..*objective };
             all.push(Relaxed {
                 objective: objective.to_string(),
                 relaxed: relaxed.to_string(),

@@ -115,7 +115,8 @@ fn kill_at(instant: Duration, seed: u64, repeats: u32, tally: &mut Tally) {
         assert!(now.len() >= trials.len() && now[..trials.len()] == trials[..], "{}", run.display());
     }
     let replayed = plimsoll(&["replay", "--quiet", "--json"]).arg(&latest).output().unwrap();
-    assert_eq!(replayed.status.code(), Some(code), "{}", told(&replayed));
+    let both = || format!("resumed: {}\nreplayed: {}", told(&resumed), told(&replayed));
+    assert_eq!(replayed.status.code(), Some(code), "{}", both());
     assert!(String::from_utf8_lossy(&replayed.stderr).contains("bit for bit"), "{}", told(&replayed));
     let again: serde_json::Value = serde_json::from_slice(&replayed.stdout).unwrap();
     assert_eq!(again["answer"], summary["answer"]);
