@@ -46,8 +46,9 @@ const GROWN: f64 = 1.2;
 const GROWN_NEARBY: f64 = 1.05;
 /// Share of the looks at which requests must wait for a queue to be real.
 const OFTEN: f64 = 0.5;
-/// Share of queued looks at the largest running count from which it is a cap.
-const PINNED: f64 = 0.8;
+/// Share of queued looks at the largest running count from which it is a cap; a look may fall between the
+/// end of a request and the start of the next.
+const PINNED: f64 = 0.65;
 /// Mean use of the KV cache from which it is called full, where requests wait.
 const FULL: f64 = 0.85;
 /// Preemptions a request from which they count.
