@@ -80,7 +80,7 @@ pub async fn search<T: Target>(
 /// The same with a strategy of the caller's.
 ///
 /// # Errors
-/// As [`search`].
+/// As [`search()`].
 pub async fn search_by<T: Target>(
     strategy: &mut dyn Strategy,
     plan: &Plan,

@@ -2,7 +2,7 @@
 //!
 //! While levels rise, requests a second for each user fall. So the goodput at the capacity is at most
 //! the level that plainly missed the SLO times the rate for each user at a level that met it. Where
-//! that, with [`SLACK`], lies below what is to be beaten, the rest of the search is not worth its
+//! that, with `SLACK`, lies below what is to be beaten, the rest of the search is not worth its
 //! time: the setting is told as lying between what met and that bound.
 
 use super::answer::Answer;

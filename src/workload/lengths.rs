@@ -118,7 +118,7 @@ impl Lengths {
     }
 
     /// Lengths as often as these were seen; `file` is where they are from. Of more than
-    /// [`MOST_LENGTHS`] different ones, neighbours are put together at their mean, the longest kept.
+    /// `MOST_LENGTHS` different ones, neighbours are put together at their mean, the longest kept.
     pub fn empirical(file: &str, seen: &BTreeMap<u32, u64>) -> Self {
         let total: u64 = seen.values().sum();
         let share = total.div_ceil(MOST_LENGTHS).max(1);

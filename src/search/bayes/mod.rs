@@ -2,7 +2,7 @@
 //!
 //! 1. The default setting, then some that fill the space, each category among them.
 //! 2. A Gaussian process ([`gp`]) over the log of the objective, each point with the noise of its own
-//!    measurement; what lies far below the best is [drawn nearer](nearer). A second process over
+//!    measurement; what lies far below the best is drawn nearer. A second process over
 //!    `launched`/`failed` gives the probability that a setting works (failures are data).
 //! 3. The next setting has the largest log expected improvement + log probability that it works -
 //!    log expected seconds (a setting that needs no launch is cheap), over all settings where they
