@@ -1,7 +1,7 @@
 //! A search that is killed at any instant goes on where it was, with every request of its finished
 //! trials, and ends with an answer that its journal leads to.
 //!
-//! `PLIMSOLL_KILLS=50 cargo test --test it kills` kills at 50 random instants instead of a few.
+//! `PLIMSOLL_KILLS=50 cargo test --test it kills -- --ignored` kills at 50 random instants instead of a few.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,6 +123,7 @@ fn kill_at(instant: Duration, seed: u64, repeats: u32, tally: &mut Tally) {
 }
 
 #[test]
+#[ignore = "takes minutes, and its clock does not bear the other tests beside it; see docs/search.md"]
 fn a_search_killed_at_any_instant_is_resumed_to_a_valid_answer_and_loses_no_request() {
     let kills = std::env::var("PLIMSOLL_KILLS").map_or(QUICK, |count| count.parse().unwrap());
     let out = tempfile::tempdir().unwrap();
