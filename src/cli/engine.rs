@@ -102,11 +102,13 @@ pub async fn resume(path: &Path, settings: Settings) -> anyhow::Result<ExitCode>
 /// Goes on with a run that was ended before its time. Gives the run and why it was cut short again, if
 /// it was.
 pub async fn go_on(path: &Path, settings: &Settings) -> anyhow::Result<(Contents, Option<String>)> {
+    // Looked at before it is opened: to take a run up again strikes out its end.
+    let over = Contents::read(path)?;
+    if over.ended.as_ref().is_some_and(|end| end.answer.outcome != SearchOutcome::Interrupted) {
+        return Ok((over, None));
+    }
     let (mut folder, past) = RunFolder::open(path)?;
     let plan = past.plan.clone();
-    if past.ended.as_ref().is_some_and(|end| end.answer.outcome != SearchOutcome::Interrupted) {
-        return Ok((past, None));
-    }
     let left_out = past.secrets_left_out();
     if !left_out.is_empty() {
         let text = format!("the run's plan names values that were not kept: {}", left_out.join(", "));
