@@ -121,7 +121,7 @@ fn repeat(run: &Contents) -> Repeat {
     let adaptive = matches!(run.plan.strategy, StrategyPlan::Adaptive { .. }) && run.plan.arrivals.is_none();
     let answer = match &run.ended {
         Some(ended) => ended.answer.clone(),
-        None => Answer::interrupted(),
+        None => Answer::bare(SearchOutcome::Interrupted),
     };
     Repeat { known: if adaptive { judged() } else { None }, answer }
 }

@@ -97,10 +97,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer of a search that was ended before it had one.
-    pub fn interrupted() -> Self {
+    /// An answer that knows no more than how the search ended.
+    pub fn bare(outcome: SearchOutcome) -> Self {
         Self {
-            outcome: SearchOutcome::Interrupted,
+            outcome,
             load: None,
             interval: None,
             safe_load: None,

@@ -90,7 +90,7 @@ pub fn judge(slo: &Slo, range: LoadRange, outcomes: &[TrialOutcome]) -> Judged {
                     confidence: CONFIDENCE,
                 }),
                 safe_load: report.safe.map(Load::Concurrency),
-                ..empty(report.outcome)
+                ..Answer::bare(report.outcome)
             },
             place: Place::Within,
             crossing: crossing.clone(),
@@ -120,26 +120,9 @@ fn users(outcome: &TrialOutcome) -> u32 {
     outcome.spec.load.value() as u32
 }
 
-fn empty(outcome: SearchOutcome) -> Answer {
-    Answer {
-        outcome,
-        load: None,
-        interval: None,
-        safe_load: None,
-        largest_met: None,
-        smallest_missed: None,
-        boundary: None,
-        binding_objective: None,
-        binding_probability: None,
-        goodput: None,
-        resolution: None,
-        notes: Vec::new(),
-    }
-}
-
 fn nothing(outcomes: &[TrialOutcome]) -> Judged {
     let next = outcomes.iter().map(users).min().unwrap_or(1);
-    Judged { answer: empty(SearchOutcome::Void), place: Place::Beyond { next }, crossing: None }
+    Judged { answer: Answer::bare(SearchOutcome::Void), place: Place::Beyond { next }, crossing: None }
 }
 
 /// Whether trials of a fixed size near `estimate` met below it and missed above it.
@@ -238,7 +221,7 @@ fn beyond(sides: &Sides, range: LoadRange, estimate: Option<u32>) -> Judged {
             confidence: CONFIDENCE,
         }),
         safe_load: sides.met.map(Load::Concurrency),
-        ..empty(outcome)
+        ..Answer::bare(outcome)
     };
     Judged { answer, place: Place::Beyond { next }, crossing: None }
 }

@@ -86,20 +86,7 @@ mod tests {
     ";
 
     fn entry(gpus: i64, load: u32, rate: f64) -> Entry {
-        let answer = Answer {
-            outcome: SearchOutcome::Found,
-            load: Some(Load::Concurrency(load)),
-            interval: None,
-            safe_load: None,
-            largest_met: None,
-            smallest_missed: None,
-            boundary: None,
-            binding_objective: None,
-            binding_probability: None,
-            goodput: None,
-            resolution: None,
-            notes: Vec::new(),
-        };
+        let answer = Answer { load: Some(Load::Concurrency(load)), ..Answer::bare(SearchOutcome::Found) };
         Entry {
             id: 1,
             role: Role::Explore,

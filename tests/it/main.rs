@@ -19,6 +19,7 @@ mod managed;
 mod open_loop;
 mod quirks;
 mod report_page;
+mod resume_over;
 mod secrets;
 mod simulator_agreement;
 mod simulator_client;

@@ -333,7 +333,7 @@ fn so_far<'a>(outcomes: impl Iterator<Item = &'a TrialOutcome>) -> Answer {
             _ => {}
         }
     }
-    Answer { largest_met, smallest_missed, ..Answer::interrupted() }
+    Answer { largest_met, smallest_missed, ..Answer::bare(SearchOutcome::Interrupted) }
 }
 
 impl From<&Answer> for AnswerDocument {

@@ -67,16 +67,7 @@ fn answer(load: u32, binding: &str) -> Answer {
     Answer {
         load: Some(Load::Concurrency(load)),
         binding_objective: Some(binding.to_owned()),
-        outcome: SearchOutcome::Found,
-        interval: None,
-        safe_load: None,
-        largest_met: None,
-        smallest_missed: None,
-        boundary: None,
-        binding_probability: None,
-        goodput: None,
-        resolution: None,
-        notes: Vec::new(),
+        ..Answer::bare(SearchOutcome::Found)
     }
 }
 
