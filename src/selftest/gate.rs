@@ -23,17 +23,17 @@ const fn bound(scenario: &'static str, coverage: f64, error: f64, requests: f64,
 
 /// The scenarios and their bounds: what the search did when they were set, and about a fifth more.
 pub const BOUNDS: [Bound; 11] = [
-    bound("decode", 0.9, 0.055, 4500.0, 215.0),
-    bound("seqcliff", 0.9, 0.025, 3700.0, 185.0),
-    bound("kvcliff", 0.87, 0.04, 4300.0, 210.0),
-    bound("prefill", 0.88, 0.045, 9000.0, 1600.0),
-    bound("twometric", 0.83, 0.06, 8500.0, 410.0),
-    bound("dip", 0.88, 0.075, 5300.0, 335.0),
-    bound("smallN", 0.93, 0.08, 1400.0, 980.0),
-    bound("infeasible", 0.95, 0.1, 900.0, 650.0),
+    bound("decode", 0.93, 0.045, 4600.0, 215.0),
+    bound("seqcliff", 0.93, 0.015, 3000.0, 150.0),
+    bound("kvcliff", 0.93, 0.03, 4400.0, 215.0),
+    bound("prefill", 0.93, 0.04, 11000.0, 1950.0),
+    bound("twometric", 0.88, 0.055, 9200.0, 435.0),
+    bound("dip", 0.9, 0.075, 3400.0, 215.0),
+    bound("smallN", 0.93, 0.075, 1250.0, 860.0),
+    bound("infeasible", 0.95, 0.1, 600.0, 400.0),
     bound("never", 1.0, 0.0, 1150.0, 60.0),
-    bound("H3", 0.85, 0.045, 4200.0, 830.0),
-    bound("decode-quiet", 0.9, 0.055, 3800.0, 180.0),
+    bound("H3", 0.93, 0.035, 5300.0, 1040.0),
+    bound("decode-quiet", 0.93, 0.03, 3200.0, 150.0),
 ];
 
 /// Lowest mean coverage over the scenarios.
