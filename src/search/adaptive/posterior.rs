@@ -1,5 +1,7 @@
 //! The posterior of the boundary: the smallest of the objectives' crossings.
 
+use std::cmp::Ordering;
+
 use crate::plan::LoadRange;
 use crate::search::answer::SearchOutcome;
 use crate::search::trial::{TrialKind, TrialOutcome};
@@ -175,6 +177,9 @@ impl Evidence {
             }
         }
         let cdf: Vec<f64> = survival.iter().map(|left| 1.0 - left).collect();
+        let together = (0..grid.len())
+            .map(|i| fits.iter().map(|fit| fit.cdf[i]).fold(0.0, f64::max))
+            .collect();
         // The chance that objective m is crossed first: its density times the others' survival.
         let first: Vec<f64> = fits
             .iter()
@@ -195,6 +200,7 @@ impl Evidence {
         Crossing {
             grid: grid.to_vec(),
             cdf,
+            together,
             binding,
             binding_probability: binding_probability[binding],
             steepness: fits[binding].steepness,
@@ -296,7 +302,10 @@ fn spread(profile: &[f32]) -> Option<f64> {
 #[derive(Clone, Debug)]
 pub struct Crossing {
     grid: Vec<f64>,
+    /// Of the smallest crossing, were the objectives' errors independent.
     cdf: Vec<f64>,
+    /// The same, did they move together.
+    together: Vec<f64>,
     /// The objective that most probably is crossed first.
     pub binding: usize,
     /// With what probability.
@@ -326,13 +335,29 @@ pub struct Report {
 
 impl Crossing {
     /// The log load below which the boundary lies with probability `p`.
+    ///
+    /// All objectives are read off the same trials, so their errors have a correlation between none and
+    /// full, which the trials are too few to tell. The smallest of several crossings is lowest where
+    /// they err independently and highest where they err together (the bounds of Fréchet and Hoeffding
+    /// for non-negative dependence): each end of an interval is taken from its own extreme, and the
+    /// median from between them.
     pub fn quantile(&self, p: f64) -> f64 {
-        let index = self.cdf.partition_point(|&c| c < p);
-        match (index.checked_sub(1), self.cdf.get(index)) {
+        let alone = || self.quantile_of(&self.cdf, p);
+        let together = || self.quantile_of(&self.together, p);
+        match p.total_cmp(&0.5) {
+            Ordering::Less => alone(),
+            Ordering::Equal => 0.5 * (alone() + together()),
+            Ordering::Greater => together(),
+        }
+    }
+
+    fn quantile_of(&self, cdf: &[f64], p: f64) -> f64 {
+        let index = cdf.partition_point(|&c| c < p);
+        match (index.checked_sub(1), cdf.get(index)) {
             (None, _) => self.grid[0],
             (Some(before), None) => self.grid[before],
             (Some(before), Some(&above)) => {
-                let below = self.cdf[before];
+                let below = cdf[before];
                 let fraction = if above > below { (p - below) / (above - below) } else { 0.0 };
                 self.grid[before] + fraction * (self.grid[index] - self.grid[before])
             }
