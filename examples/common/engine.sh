@@ -26,6 +26,7 @@ usage: run.sh COMMAND
   search [PLIMSOLL FLAGS]     plimsoll search against it
   plimsoll COMMAND [FLAGS]    any other plimsoll command against it
   stop                        stop the engine
+  serve [FLAGS]               install, then become the engine: for a recipe whose engine plimsoll launches (tune.toml)
 
 FLAGS go to the engine (default: ${KNOBS[*]}). PLIMSOLL FLAGS replace the default ones:
   ${SEARCH[*]@Q}
@@ -148,6 +149,10 @@ main() {
       stop
       ;;
     search | plimsoll | all) "$command" "$@" ;;
+    serve)
+      install >&2
+      exec_engine "$@"
+      ;;
     start)
       start "$@"
       trap - EXIT

@@ -33,8 +33,12 @@ use tokio::sync::watch;
 #[command(after_help = EXAMPLES)]
 pub struct Tune {
     /// The recipe with the engine's knobs: a file, or the name of a ready one.
-    #[arg(long, value_name = "FILE|NAME")]
-    recipe: String,
+    #[arg(required_unless_present = "named")]
+    recipe: Option<String>,
+
+    /// The same, as other commands take it.
+    #[arg(id = "named", long = "recipe", value_name = "RECIPE", conflicts_with = "recipe")]
+    named: Option<String>,
 
     /// The model that the engine serves.
     #[arg(long)]
@@ -103,14 +107,15 @@ const IMPORTANCE_FILE: &str = "importance.svg";
 
 const EXAMPLES: &str = "\
 Examples:
-  plimsoll tune --recipe simulated-tune
-  plimsoll tune --recipe vllm-managed --model Qwen/Qwen3-8B --budget 3h
-  plimsoll tune --recipe my-engine.toml --launches 15 --budget 2h
+  plimsoll tune simulated-tune
+  plimsoll tune vllm-managed --model Qwen/Qwen3-8B --budget 3h
+  plimsoll tune my-engine.toml --launches 15 --budget 2h
   plimsoll resume runs/20260102T030405Z-my-engine-tune";
 
 impl Tune {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let Loaded { name, recipe } = Loaded::open(&self.recipe)?;
+        let given = self.recipe.or(self.named).unwrap_or_default();
+        let Loaded { name, recipe } = Loaded::open(&given)?;
         let flags = Recipe {
             seed: self.seed,
             target: TargetSection { model: self.model, ..TargetSection::default() },

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::style::{Ink, Style, labelled};
 use super::{arrivals, curve, table};
-use crate::plan::{Plan, TargetPlan};
+use crate::plan::{Lengths, Plan, TargetPlan};
 use crate::report::document::{Document, VerdictWord};
 use crate::report::words;
 use crate::search::{Boundary, Resolution, SearchOutcome};
@@ -235,6 +235,7 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
                     flag(plan)
                 )));
             }
+            steps.extend(real_lengths(plan).map(Step::new));
         }
         SearchOutcome::MissedAtLowest => {
             steps.extend(worst_at_lowest(document, plan).map(Step::new));
@@ -288,6 +289,21 @@ fn url(plan: &Plan) -> String {
         TargetPlan::Endpoint(endpoint) => format!(" --url {}", endpoint.url),
         TargetPlan::Simulated(_) => String::new(),
     }
+}
+
+/// Where all requests have the same lengths: how to send such as users do. Equal requests run in lock
+/// step, start and end together, and never leave a long one to wait behind.
+fn real_lengths(plan: &Plan) -> Option<String> {
+    let (Lengths::Fixed { tokens: isl }, Lengths::Fixed { tokens: osl }) =
+        (&plan.workload.isl, &plan.workload.osl)
+    else {
+        return None;
+    };
+    let text = format!(
+        "all requests were equally long, which flatters a server: send yours (`--dataset FILE`), or such as \
+         `--isl 'lognormal(mean={isl}, cv=0.6)' --osl 'lognormal(mean={osl}, cv=0.6)'`"
+    );
+    plan.workload.source.is_none().then_some(text)
 }
 
 /// How far the objective that is missed most is from its limit at the lowest load.

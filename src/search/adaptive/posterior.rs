@@ -177,9 +177,8 @@ impl Evidence {
             }
         }
         let cdf: Vec<f64> = survival.iter().map(|left| 1.0 - left).collect();
-        let together = (0..grid.len())
-            .map(|i| fits.iter().map(|fit| fit.cdf[i]).fold(0.0, f64::max))
-            .collect();
+        let together =
+            (0..grid.len()).map(|i| fits.iter().map(|fit| fit.cdf[i]).fold(0.0, f64::max)).collect();
         // The chance that objective m is crossed first: its density times the others' survival.
         let first: Vec<f64> = fits
             .iter()
