@@ -71,7 +71,7 @@ def constant(run: Path) -> None:
 
 
 def steps(runs: list[Path]) -> None:
-    """Least squares of ln(p95) of each trial on the log load, with a term for trials that came down to it."""
+    """Trials at the same load, by the side that the load was reached from; one variance for all."""
     by_load: dict[int, dict[str, list[float]]] = {}
     for run in runs:
         before = None
@@ -85,20 +85,21 @@ def steps(runs: list[Path]) -> None:
                 by_load.setdefault(load, {}).setdefault(side, []).append(outcome["readings"][0]["margin"])
             before = load
     print("load   side         trials   mean of figure/limit   sd log")
-    differences, weights = [], []
+    differences, weights, squares, freedom = [], [], 0.0, 0
     for load, sides in sorted(by_load.items()):
         for side, margins in sorted(sides.items()):
             sd = np.std(margins, ddof=1) if len(margins) > 1 else math.nan
             print(f"{load:4}   {side}   {len(margins):6}   {math.exp(np.mean(margins)):20.3f}   {sd:6.3f}")
-        if all(len(sides.get(side, [])) > 1 for side in ("from above", "from below")):
+            squares += np.var(margins) * len(margins)
+            freedom += len(margins) - 1
+        if len(sides) == 2:
             above, below = sides["from above"], sides["from below"]
-            variance = np.var(above, ddof=1) / len(above) + np.var(below, ddof=1) / len(below)
             differences.append(np.mean(above) - np.mean(below))
-            weights.append(1 / max(variance, 1e-9))
-    if differences:
+            weights.append(len(above) * len(below) / (len(above) + len(below)))
+    if differences and freedom:
         mean = float(np.average(differences, weights=weights))
-        error = 1 / math.sqrt(sum(weights))
-        print(f"from above against from below: {100 * mean:+.1f} % (standard error {100 * error:.1f} %)")
+        error = math.sqrt(squares / freedom / sum(weights))
+        print(f"from above against from below, at equal loads: {100 * mean:+.1f} % (standard error {100 * error:.1f} %)")
 
 
 def main(arguments: list[str]) -> int:
