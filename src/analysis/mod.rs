@@ -24,6 +24,6 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use material::{Anew, Material, Trial};
+pub use material::{Anew, Beside, Material, Trial};
 pub use runs::{Runs, Together, repeat};
 pub use source::Part;

@@ -1,6 +1,6 @@
 //! Material from a run folder, or from trials that were just run.
 
-use super::material::{Material, Trial};
+use super::material::{Beside, Material, Trial};
 use crate::loadgen::record::{Outcome, RequestRecord};
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::plan::LoadRange;
@@ -29,7 +29,15 @@ impl Part {
         }
         let (from, to) = self.window.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
         let (settled, ended) = (outcome.settled.max(from), outcome.ended.min(to));
-        (settled < ended).then(|| TrialOutcome { settled, ended, ..outcome.clone() })
+        if settled >= ended {
+            return None;
+        }
+        let mut left = TrialOutcome { settled, ended, ..outcome.clone() };
+        if (left.settled, left.ended) != (outcome.settled, outcome.ended) {
+            // What was seen beside the requests is of the whole trial.
+            (left.server, left.host, left.gpu) = (None, None, None);
+        }
+        Some(left)
     }
 }
 
@@ -81,6 +89,7 @@ impl Material {
                     _ => None,
                 },
                 issued_total: outcome.issued_total,
+                beside: Beside { server: outcome.server, host: outcome.host, gpu: outcome.gpu },
             })
             .collect();
         Self { trials, levels, range }

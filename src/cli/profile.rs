@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use plimsoll::plan::Plan;
-use plimsoll::profile::{ProfileFolder, ProfilePlan, figures};
+use plimsoll::profile::{ProfileFolder, ProfilePlan, Shape, figures};
 use plimsoll::recipe::{Count, ProfileKind, ProfileSection, Recipe, Steps, TrialSection};
 use plimsoll::report::profile::ProfileDocument;
 use plimsoll::report::terminal::Style;
 use plimsoll::report::Document;
-use plimsoll::run::{Contents, Cost, RunError, RunFolder, left_out};
-use plimsoll::search::{SearchOutcome, TrialOutcome};
+use plimsoll::run::{Contents, Cost, Observer, Progress, RunError, RunFolder, left_out};
+use plimsoll::search::{Answer, SearchOutcome, TrialOutcome, TrialSpec};
 use plimsoll::target::managed::Running;
 use plimsoll::target::prepare;
 use plimsoll::units::Seconds;
@@ -49,7 +49,7 @@ pub struct Profile {
     #[arg(long, value_name = "N,N,..")]
     concurrency: Option<Steps>,
 
-    /// Completions to count at each point, at least two for each user [default: 12 (prefill), 16]
+    /// Completions to count at each point, at least two for each user [default: 24 (prefill), 16]
     #[arg(long, value_name = "K")]
     requests: Option<Count>,
 
@@ -178,22 +178,25 @@ async fn measure(
     };
     // The longest requests of all, before any load: what does not fit the context is known at once.
     prepare(&on_server(plan.plan.clone()), interrupt.clone()).await.map_err(target_complaint)?;
-    let began = Instant::now();
-    let (shapes, mut done) = (plan.shapes.len(), 0_u32);
+    let shapes = plan.shapes.len();
+    // The first one of this process is left out of the estimate: it may have warmed the server up.
+    let mut told = Vec::new();
+    let mut estimate: Option<(Instant, u32)> = None;
     for (index, (shape, search)) in plan.each().enumerate() {
         let past = folder.run_of(search.seed).map(|path| Contents::read(&path)).transpose()?;
         if past.as_ref().is_some_and(is_over) {
             continue;
         }
         if !settings.quiet {
-            let left = match done {
-                0 => String::new(),
-                _ => {
-                    let each = began.elapsed().as_secs_f64() / f64::from(done);
-                    format!(", about {} left", Seconds(each * (shapes - index) as f64))
+            let left = match estimate {
+                Some((since, done)) if done > 0 => {
+                    let each = since.elapsed().as_secs_f64() / f64::from(done);
+                    format!(", about {} left", Seconds((each * (shapes - index) as f64).ceil()))
                 }
+                _ => String::new(),
             };
-            eprintln!("shape {} of {shapes}: prompts of {} and outputs of {} tokens{left}", index + 1, shape.isl, shape.osl);
+            let (number, Shape { isl, osl }) = (index + 1, shape);
+            eprintln!("shape {number} of {shapes}: prompts of {isl} and outputs of {osl} tokens{left}");
         }
         let (mut run, past) = match past {
             Some(past) => RunFolder::open(&past.path)?,
@@ -205,7 +208,7 @@ async fn measure(
         };
         let path = run.path().to_owned();
         let outcomes: Vec<TrialOutcome> = past.outcomes().cloned().collect();
-        let mut observer = engine::observer(settings);
+        let mut observer = OfShape { inner: engine::observer(settings), told: &mut told };
         let search = on_server(search);
         let found = engine::run_on(
             &search,
@@ -213,7 +216,7 @@ async fn measure(
             &mut run,
             &outcomes,
             past.cost,
-            observer.as_mut(),
+            &mut observer,
             interrupt.clone(),
         )
         .await;
@@ -224,9 +227,56 @@ async fn measure(
             eprintln!("the profile was cut short: {why}");
             return Ok(());
         }
-        done += 1;
+        estimate = estimate.map(|(since, done)| (since, done + 1)).or_else(|| Some((Instant::now(), 0)));
     }
     Ok(())
+}
+
+/// Shows the course of a shape: the server and what is to be known of it only once for all of them.
+struct OfShape<'a> {
+    inner: Box<dyn Observer>,
+    told: &'a mut Vec<String>,
+}
+
+impl Observer for OfShape<'_> {
+    fn run_started(&mut self, plan: &Plan, description: &str) {
+        if self.told.is_empty() {
+            self.told.push(String::new());
+            self.inner.run_started(plan, description);
+        }
+    }
+
+    fn trial_started(&mut self, spec: &TrialSpec, expected_remaining: u32) {
+        self.inner.trial_started(spec, expected_remaining);
+    }
+
+    fn trial_progress(&mut self, progress: &Progress) {
+        self.inner.trial_progress(progress);
+    }
+
+    fn trial_ended(&mut self, outcome: &TrialOutcome) {
+        self.inner.trial_ended(outcome);
+    }
+
+    fn warning(&mut self, text: &str) {
+        if is_new(self.told, text) {
+            self.inner.warning(text);
+        }
+    }
+
+    fn finished(&mut self, answer: &Answer) {
+        self.inner.finished(answer);
+    }
+}
+
+/// Whether a warning has not been given yet, and notes that it has: it is the same with other figures.
+fn is_new(told: &mut Vec<String>, text: &str) -> bool {
+    let kind: String = text.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect();
+    let new = !told.contains(&kind);
+    if new {
+        told.push(kind);
+    }
+    new
 }
 
 /// Whether a run has measured all that it was to.
@@ -245,6 +295,7 @@ fn document(folder: &ProfileFolder, plan: &ProfilePlan) -> Result<ProfileDocumen
     let of_runs = runs.iter().map(|(shape, run)| (*shape, run.outcomes().collect()));
     let mut document = ProfileDocument::new(plan, folder.started(), figures(plan, of_runs));
     document.target = runs.iter().rev().find_map(|(_, run)| run.target.clone());
+    let mut told = Vec::new();
     for (_, run) in &runs {
         document.cost = Cost {
             seconds: document.cost.seconds + run.cost.seconds,
@@ -252,7 +303,7 @@ fn document(folder: &ProfileFolder, plan: &ProfilePlan) -> Result<ProfileDocumen
             client_cpu_seconds: document.cost.client_cpu_seconds + run.cost.client_cpu_seconds,
         };
         for warning in Document::of_run(run).warnings {
-            if !document.warnings.contains(&warning) {
+            if is_new(&mut told, &warning) {
                 document.warnings.push(warning);
             }
         }

@@ -14,6 +14,9 @@ use crate::verdict::Verdict;
 
 /// Stated coverage of the intervals.
 const CONFIDENCE: f64 = 0.95;
+/// Mean chunks that arrive together above which gaps are not those of tokens; one in ten of random gaps is
+/// so short that it looks like one.
+const TOGETHER: f64 = 1.25;
 
 /// The middle and the tail of a time, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +47,10 @@ pub struct Cell {
     pub ttft: Option<Spread>,
     /// Gaps between tokens, each one a sample.
     pub itl: Option<Spread>,
+    /// Time per output token, one figure a request.
+    pub tpot: Option<Spread>,
+    /// Mean number of chunks that arrived together; 1 where each came alone.
+    pub chunks_together: f64,
     /// Output tokens a second of the median user: one over the median time of an output token.
     pub tokens_per_second_per_user: Option<f64>,
     /// Output tokens a second in all.
@@ -52,7 +59,18 @@ pub struct Cell {
     pub void: Option<String>,
 }
 
-/// What a decode step is made of, for one output length: `ITL(N) = alone + each * (N - 1)`.
+/// Which figure tells how fast tokens follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Pace {
+    /// The gaps.
+    Itl,
+    /// The time per output token: where tokens are handed on several at a time the gaps between them say
+    /// nothing of how fast they are made, but their mean does.
+    Tpot,
+}
+
+/// What a decode step is made of, for one output length: `pace(N) = alone + each * (N - 1)`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTime {
     /// Output length, tokens.
@@ -97,10 +115,22 @@ pub struct Figures {
     pub cells: Vec<Cell>,
     /// The curve of a prefill profile, where its lengths tell one.
     pub prefill: Option<PrefillFit>,
+    /// The figure of a decode profile, the same for every cell.
+    pub pace: Option<Pace>,
     /// The step times of a decode profile, one for each output length at which enough loads tell.
     pub step_times: Vec<StepTime>,
     /// The fronts of a Pareto profile.
     pub fronts: Vec<Front>,
+}
+
+impl Cell {
+    /// How fast tokens follow each other.
+    pub fn pace(&self, pace: Pace) -> Option<Spread> {
+        match pace {
+            Pace::Itl => self.itl,
+            Pace::Tpot => self.tpot,
+        }
+    }
 }
 
 /// Puts the trials of a profile's runs together.
@@ -121,9 +151,12 @@ pub fn figures<'a>(
         }
     }
     let of = |kind: ProfileKind| plan.kind == kind;
+    let clumped = cells.iter().any(|cell| cell.chunks_together > TOGETHER);
+    let pace = if clumped { Pace::Tpot } else { Pace::Itl };
     Figures {
+        pace: of(ProfileKind::Decode).then_some(pace),
         prefill: of(ProfileKind::Prefill).then(|| prefill(&cells)).flatten(),
-        step_times: if of(ProfileKind::Decode) { step_times(plan, &cells) } else { Vec::new() },
+        step_times: if of(ProfileKind::Decode) { step_times(plan, &cells, pace) } else { Vec::new() },
         fronts: if of(ProfileKind::Pareto) { fronts(plan, &cells) } else { Vec::new() },
         cells,
     }
@@ -145,6 +178,8 @@ fn cell(shape: Shape, concurrency: u32, outcome: &TrialOutcome) -> Cell {
         output_tokens: metric("osl").map(|osl| osl.mean),
         ttft: metric("ttft").map(spread),
         itl: metric("itl").map(spread),
+        tpot: metric("tpot").map(spread),
+        chunks_together: outcome.checks.chunks_together.max(1.0),
         tokens_per_second_per_user: metric("tpot").filter(|tpot| tpot.p50 > 0.0).map(|tpot| 1.0 / tpot.p50),
         tokens_per_second: if void.is_none() { outcome.summary.output_tokens_per_second } else { 0.0 },
         void,
@@ -161,14 +196,14 @@ fn prefill(cells: &[Cell]) -> Option<PrefillFit> {
 
 /// A line through the median gaps of each output length, weighted as figures that vary by a share of
 /// themselves.
-fn step_times(plan: &ProfilePlan, cells: &[Cell]) -> Vec<StepTime> {
+fn step_times(plan: &ProfilePlan, cells: &[Cell], pace: Pace) -> Vec<StepTime> {
     let fit = |shape: &Shape| {
         let points: Vec<(f64, f64, f64)> = cells
             .iter()
             .filter(|cell| cell.shape == *shape)
             .filter_map(|cell| {
-                let itl = cell.itl.filter(|itl| itl.p50 > 0.0)?.p50;
-                Some((f64::from(cell.concurrency), itl, 1.0 / (itl * itl)))
+                let median = cell.pace(pace).filter(|spread| spread.p50 > 0.0)?.p50;
+                Some((f64::from(cell.concurrency), median, 1.0 / (median * median)))
             })
             .collect();
         let line = Polynomial::fit(&points, 1)?;

@@ -20,6 +20,6 @@ pub mod prefill;
 #[cfg(test)]
 mod tests;
 
-pub use cells::{Cell, Figures, Front, FrontPoint, StepTime, figures};
+pub use cells::{Cell, Figures, Front, FrontPoint, Pace, Spread, StepTime, figures};
 pub use folder::{PROFILE_FILE, ProfileFolder};
 pub use plan::{ProfilePlan, Shape};

@@ -11,7 +11,7 @@ use crate::slo::Slo;
 /// Version of the profile's schema.
 const PROFILE_VERSION: u32 = 1;
 /// Completions of a trial, and its shortest and longest measured window, seconds.
-const PREFILL_TRIAL: (u32, f64, f64) = (12, 0.1, 300.0);
+const PREFILL_TRIAL: (u32, f64, f64) = (24, 0.1, 300.0);
 const TRIAL: (u32, f64, f64) = (16, 1.0, 300.0);
 /// Tokens of an answer that is sent for the sake of its first one: enough to see that they stream.
 const FEW: u32 = 8;

@@ -11,7 +11,7 @@ use super::files::ReportError;
 use super::plot::profile::{ProfilePicture, png, svg};
 use super::terminal::Style;
 use super::terminal::style::{Ink, labelled};
-use crate::profile::{Cell, Figures, Front, ProfilePlan};
+use crate::profile::{Cell, Figures, Front, Pace, ProfilePlan};
 use crate::recipe::ProfileKind;
 use crate::run::{Cost, write_file};
 use crate::units::{Interval, Seconds, significant};
@@ -103,13 +103,15 @@ impl ProfileDocument {
     }
 
     fn decode_headline(&self) -> String {
-        let medians = || self.figures.cells.iter().filter_map(|cell| Some((cell.itl?.p50, cell)));
+        let pace = self.figures.pace.unwrap_or(Pace::Itl);
+        let medians = || self.figures.cells.iter().filter_map(|cell| Some((cell.pace(pace)?.p50, cell)));
         let fastest = medians().min_by(|a, b| a.0.total_cmp(&b.0));
         let slowest = medians().max_by(|a, b| a.0.total_cmp(&b.0));
         match fastest.zip(slowest) {
             Some(((low, a), (high, b))) => format!(
-                "{} between tokens at {} in flight, {} at {} with outputs of {} tokens",
+                "{} {} at {} in flight, {} at {} with outputs of {} tokens",
                 Seconds(low),
+                if pace == Pace::Itl { "between tokens" } else { "for an output token" },
                 a.concurrency,
                 Seconds(high),
                 b.concurrency,
@@ -186,6 +188,11 @@ impl ProfileDocument {
                 },
             ));
         }
+        if self.figures.pace == Some(Pace::Tpot) {
+            let text = "tokens arrive several at a time, so that the gaps between them are not told; TPOT is one \
+                        figure a request, with what the prompts of others cost it";
+            facts.push(("figure", text.to_owned()));
+        }
         for step in &self.figures.step_times {
             let each = step.each.interval;
             facts.push((
@@ -229,7 +236,7 @@ impl ProfileDocument {
     }
 
     fn decode_table(&self) -> String {
-        let cells = &self.figures.cells;
+        let (cells, pace) = (&self.figures.cells, self.figures.pace.unwrap_or(Pace::Itl));
         let sorted = |mut values: Vec<u32>| {
             values.sort_unstable();
             values.dedup();
@@ -245,8 +252,8 @@ impl ProfileDocument {
             .map(|&users| {
                 let text = |osl: &u32| {
                     let at = |cell: &&Cell| cell.concurrency == users && cell.shape.osl == *osl;
-                    match cells.iter().find(at).map(|cell| cell.itl) {
-                        Some(Some(itl)) => format!("{} ({})", Seconds(itl.p50), Seconds(itl.p95)),
+                    match cells.iter().find(at).map(|cell| cell.pace(pace)) {
+                        Some(Some(times)) => format!("{} ({})", Seconds(times.p50), Seconds(times.p95)),
                         Some(None) => "void".to_owned(),
                         None => "-".to_owned(),
                     }
@@ -254,7 +261,7 @@ impl ProfileDocument {
                 std::iter::once(users.to_string()).chain(lengths.iter().map(text)).collect()
             })
             .collect();
-        format!("  time between tokens: median (p95)\n{}", table(&heads, &rows))
+        format!("  {}: median (p95)\n{}", pace_words(pace), table(&heads, &rows))
     }
 
     fn pareto_tables(&self) -> String {
@@ -282,7 +289,7 @@ impl ProfileDocument {
     pub fn csv(&self) -> String {
         let mut out = String::from(
             "isl,osl,concurrency,requests,prompt_tokens,output_tokens,ttft_p50_seconds,ttft_p50_low,ttft_p50_high,\
-             ttft_p95_seconds,itl_p50_seconds,itl_p95_seconds,tokens_per_second_per_user,tokens_per_second,void\n",
+             ttft_p95_seconds,itl_p50_seconds,itl_p95_seconds,tpot_p50_seconds,tpot_p95_seconds,tokens_per_second_per_user,tokens_per_second,void\n",
         );
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         for cell in &self.figures.cells {
@@ -300,6 +307,8 @@ impl ProfileDocument {
                 number(cell.ttft.map(|ttft| ttft.p95)),
                 number(cell.itl.map(|itl| itl.p50)),
                 number(cell.itl.map(|itl| itl.p95)),
+                number(cell.tpot.map(|tpot| tpot.p50)),
+                number(cell.tpot.map(|tpot| tpot.p95)),
                 number(cell.tokens_per_second_per_user),
                 number(Some(cell.tokens_per_second).filter(|_| cell.void.is_none())),
                 cell.void.as_ref().map_or_else(String::new, |why| format!("\"{}\"", why.replace('"', "\"\""))),
@@ -334,6 +343,14 @@ impl ProfileDocument {
             written.push(write_file(folder, &format!("{word}.png"), &bytes)?);
         }
         Ok(written)
+    }
+}
+
+/// What a decode profile shows.
+pub(super) fn pace_words(pace: Pace) -> &'static str {
+    match pace {
+        Pace::Itl => "time between tokens (ITL)",
+        Pace::Tpot => "time per output token (TPOT)",
     }
 }
 

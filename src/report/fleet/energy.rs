@@ -127,7 +127,7 @@ mod tests {
         let (energy, series) = (whole.fleets[0].energy.unwrap(), whole.fleets[0].series.clone().unwrap());
         assert_eq!((energy.watts_per_server, energy.source), (5600.0, PowerSource::Given));
         assert!((energy.kwh_per_day - 5.6 * series.server_hours_per_day).abs() < 1e-6);
-        let text = screen(&whole, Style::default());
+        let text = screen(&whole, Style { width: 110, colour: false });
         assert!(text.contains("  energy") && text.contains("5.60 kW a server, as given"), "{text}");
         let document = sample_document();
         let without = plan(&sample_runs(&document), &wanted("100")).unwrap();

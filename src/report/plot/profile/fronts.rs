@@ -10,8 +10,9 @@ use crate::profile::{Figures, FrontPoint};
 const PANEL: u32 = 460;
 const BELOW: u32 = 56;
 const KEY: u32 = 26;
-/// Width of an entry of the key.
-const ENTRY: u32 = 118;
+/// Width of an entry of the key, and of its heading.
+const ENTRY: u32 = 112;
+const HEADING: u32 = 76;
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008), without the palest.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -23,9 +24,11 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(70, 70, 70),
 ];
 
+/// Entries of the key in a row.
+const IN_A_ROW: u32 = (super::WIDTH - LEFT - RIGHT - HEADING) / ENTRY;
+
 fn keys(figures: &Figures) -> u32 {
-    let in_a_row = ((super::WIDTH - LEFT - RIGHT) / ENTRY).max(1);
-    (figures.fronts.len() as u32).div_ceil(in_a_row)
+    (figures.fronts.len() as u32).div_ceil(IN_A_ROW)
 }
 
 pub(super) fn height(figures: &Figures) -> Option<u32> {
@@ -61,7 +64,8 @@ pub(super) fn draw<B: DrawingBackend>(
         ),
     };
     panel.axes(root, pen)?;
-    let in_a_row = ((super::WIDTH - LEFT - RIGHT) / ENTRY).max(1) as usize;
+    let style = pen.text(12.0, draw::SOFT, (HPos::Left, VPos::Center));
+    root.draw_text("ISL x OSL", &style, (pen.px(LEFT), pen.px(HEADER + 12)))?;
     for (index, front) in figures.fronts.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let at = |point: &FrontPoint| panel.point(point.per_user, value(point));
@@ -78,11 +82,11 @@ pub(super) fn draw<B: DrawingBackend>(
                 root.draw(&Circle::new(at, pen.px(3.4), colour.stroke_width(pen.width(1.2))))?;
             }
         }
-        let (row, column) = ((index / in_a_row) as u32, (index % in_a_row) as u32);
-        let corner = (pen.px(LEFT + column * ENTRY), pen.px(HEADER + row * KEY + 12));
+        let (row, column) = (index as u32 / IN_A_ROW, index as u32 % IN_A_ROW);
+        let corner = (pen.px(LEFT + HEADING + column * ENTRY), pen.px(HEADER + row * KEY + 12));
         root.draw(&Circle::new((corner.0 + pen.px(5), corner.1), pen.px(4.2), colour.filled()))?;
         let style = pen.text(12.0, draw::INK, (HPos::Left, VPos::Center));
-        root.draw_text(&format!("ISL x OSL {}", front.shape), &style, (corner.0 + pen.px(14), corner.1))?;
+        root.draw_text(&front.shape.to_string(), &style, (corner.0 + pen.px(14), corner.1))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::draw::{self, Area, Drawn, Pen};
 use super::{PlotError, SCALE, WIDTH, axis, in_points, to_png};
-use crate::profile::Figures;
+use crate::profile::{Figures, Pace};
 use crate::recipe::ProfileKind;
 
 // Sizes in points.
@@ -74,13 +74,15 @@ fn draw_all<B: DrawingBackend>(root: &Area<B>, picture: ProfilePicture<'_>, pen:
     let title = pen.bold(16.0, draw::INK, (HPos::Left, VPos::Top));
     root.draw_text(picture.title, &title, (pen.px(20), pen.px(14)))?;
     let about = pen.text(12.0, draw::SOFT, (HPos::Left, VPos::Top));
+    let pace = super::super::profile::pace_words(picture.figures.pace.unwrap_or(Pace::Itl));
+    let surface = format!("{pace} by requests in flight and output length: the median, and p95 below it");
     let (text, body): (&str, _) = match picture.kind {
         ProfileKind::Prefill => (
             "one request at a time;  filled: median with its 95 % interval;  hollow: p95;  line: the fit",
             prefill::draw(root, picture.figures, pen),
         ),
         ProfileKind::Decode => (
-            "time between tokens by requests in flight and output length: the median, and p95 below it",
+            &surface,
             surface::draw(root, picture.figures, pen),
         ),
         ProfileKind::Pareto => (

@@ -1,10 +1,10 @@
-//! ITL over requests in flight and output length, as a heat map.
+//! Time between tokens over requests in flight and output length, as a heat map.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::{Area, Drawn, HEADER, LEFT, Pen, RIGHT, draw};
-use crate::profile::{Cell, Figures};
+use crate::profile::{Cell, Figures, Pace, Spread};
 use crate::units::Seconds;
 
 // Sizes in points.
@@ -28,18 +28,23 @@ fn sides(figures: &Figures) -> (Vec<u32>, Vec<u32>) {
 }
 
 pub(super) fn height(figures: &Figures) -> Option<u32> {
-    let valid = figures.cells.iter().any(|cell| cell.itl.is_some());
+    let valid = figures.cells.iter().any(|cell| cell.pace(pace(figures)).is_some());
     valid.then(|| sides(figures).0.len() as u32 * ROW + BELOW)
+}
+
+fn pace(figures: &Figures) -> Pace {
+    figures.pace.unwrap_or(Pace::Itl)
 }
 
 /// Share of the way from the fastest to the slowest median, on the log scale.
 fn shade(median: f64, ends: (f64, f64)) -> f64 {
-    if ends.1 > ends.0 * 1.001 { (median / ends.0).ln() / (ends.1 / ends.0).ln() } else { 0.0 }
+    if ends.1 > ends.0 * 1.001 { ((median / ends.0).ln() / (ends.1 / ends.0).ln()).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 pub(super) fn draw<B: DrawingBackend>(root: &Area<B>, figures: &Figures, pen: Pen) -> Drawn<B> {
     let (rows, columns) = sides(figures);
-    let medians = || figures.cells.iter().filter_map(|cell| cell.itl).map(|itl| itl.p50).filter(|&p| p > 0.0);
+    let times = |cell: &Cell| cell.pace(pace(figures));
+    let medians = || figures.cells.iter().filter_map(times).map(|times| times.p50).filter(|&p| p > 0.0);
     let ends = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
     let (left, right) = (pen.px(LEFT), root.dim_in_pixel().0 as i32 - pen.px(RIGHT));
     let x = |column: usize| left + (right - left) * column as i32 / columns.len().max(1) as i32;
@@ -50,7 +55,7 @@ pub(super) fn draw<B: DrawingBackend>(root: &Area<B>, figures: &Figures, pen: Pe
         for (column, &users) in columns.iter().enumerate() {
             let found = figures.cells.iter().find(|cell| cell.shape.osl == osl && cell.concurrency == users);
             let corners = [(x(column), y(row)), (x(column + 1) - pen.px(1), y(row + 1) - pen.px(1))];
-            square(root, found, corners, ends, pen)?;
+            square(root, found.map(times), corners, ends, pen)?;
         }
     }
     let style = pen.text(12.0, draw::INK, (HPos::Center, VPos::Top));
@@ -66,26 +71,26 @@ pub(super) fn draw<B: DrawingBackend>(root: &Area<B>, figures: &Figures, pen: Pe
 
 fn square<B: DrawingBackend>(
     root: &Area<B>,
-    cell: Option<&Cell>,
+    cell: Option<Option<Spread>>,
     corners: [(i32, i32); 2],
     ends: (f64, f64),
     pen: Pen,
 ) -> Drawn<B> {
     let middle = ((corners[0].0 + corners[1].0) / 2, (corners[0].1 + corners[1].1) / 2);
-    let Some(itl) = cell.and_then(|cell| cell.itl) else {
+    let Some(times) = cell.flatten() else {
         root.draw(&Rectangle::new(corners, draw::GRID.filled()))?;
         let style = pen.text(11.0, draw::SOFT, (HPos::Center, VPos::Center));
         let text = if cell.is_some() { "void" } else { "-" };
         return root.draw_text(text, &style, middle);
     };
-    let shade = shade(itl.p50, ends);
+    let shade = shade(times.p50, ends);
     root.draw(&Rectangle::new(corners, SLOW.mix(0.06 + 0.86 * shade).filled()))?;
     if corners[1].0 - corners[0].0 < pen.px(ROOM) {
         return Ok(());
     }
     let ink = if shade > 0.5 { WHITE } else { draw::INK };
     let above = pen.bold(12.5, RGBColor(ink.0, ink.1, ink.2), (HPos::Center, VPos::Bottom));
-    root.draw_text(&Seconds(itl.p50).to_string(), &above, (middle.0, middle.1))?;
+    root.draw_text(&Seconds(times.p50).to_string(), &above, (middle.0, middle.1))?;
     let below = pen.text(10.5, RGBColor(ink.0, ink.1, ink.2), (HPos::Center, VPos::Top));
-    root.draw_text(&Seconds(itl.p95).to_string(), &below, (middle.0, middle.1 + pen.px(4)))
+    root.draw_text(&Seconds(times.p95).to_string(), &below, (middle.0, middle.1 + pen.px(4)))
 }
