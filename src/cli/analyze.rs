@@ -1,12 +1,13 @@
 //! `plimsoll analyze`.
 
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use clap::Args;
 use plimsoll::analysis::foreign::{self, Foreign};
-use plimsoll::analysis::frontier::{Capacity, Limits, frontiers};
+use plimsoll::analysis::frontier::{Capacity, frontiers};
 use plimsoll::analysis::{Material, Part, Runs, knee};
 use plimsoll::plan::{
     Api, Budget, EndpointPlan, Lengths, PLAN_VERSION, Plan, StrategyPlan, TargetPlan, TelemetryPlan,
@@ -29,6 +30,7 @@ use super::exit::ExitCode;
 use super::output::print;
 use super::profile;
 use super::stored::closed_loops;
+use values::{Degradation, Span, TierFlag, TrialNumbers};
 
 /// Ask a finished run another question, without any load.
 ///
@@ -94,82 +96,6 @@ Examples:
   plimsoll analyze runs/latest --frontier --ttft 200ms..2s
   plimsoll analyze results/search_history.json --slo 'ttft p95 < 200ms'
   plimsoll analyze runs/latest --tier gold='ttft p95 < 300ms' --tier batch='e2e p95 < 60s' --knee";
-
-/// `name=objectives`.
-#[derive(Clone, Debug)]
-struct TierFlag {
-    name: String,
-    slo: Slo,
-}
-
-impl FromStr for TierFlag {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, objectives) = text
-            .split_once('=')
-            .filter(|(name, _)| !name.trim().is_empty() && !name.contains('<'))
-            .ok_or_else(|| format!("`{text}` has no name; write for example gold='ttft p95 < 300ms'"))?;
-        let slo = Slo::parse([objectives]).map_err(|error| error.to_string())?;
-        Ok(Self { name: name.trim().to_owned(), slo })
-    }
-}
-
-/// `200ms..2s`.
-#[derive(Clone, Copy, Debug)]
-struct Span(Limits);
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no range of times; write for example 200ms..2s");
-        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-        // The SLO grammar reads times; a limit of TTFT is one.
-        let time = |text: &str| {
-            let slo = Slo::parse([format!("ttft p95 < {}", text.trim()).as_str()]).map_err(|_| wrong())?;
-            slo.objectives.first().map(|objective| objective.threshold).ok_or_else(wrong)
-        };
-        let (from, to) = (time(from)?, time(to)?);
-        if from > 0.0 && from < to { Ok(Self(Limits { from, to })) } else { Err(wrong()) }
-    }
-}
-
-/// `100%`.
-#[derive(Clone, Copy, Debug)]
-struct Degradation(f64);
-
-impl FromStr for Degradation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-        match number {
-            Some(percent) if percent > 0.0 && percent.is_finite() => Ok(Self(percent / 100.0)),
-            _ => Err(format!("`{text}` is no percentage above 0; write for example 50%")),
-        }
-    }
-}
-
-/// `7`, or `5..9` with both ends.
-#[derive(Clone, Copy, Debug)]
-struct TrialNumbers(u32, u32);
-
-impl FromStr for TrialNumbers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&number| number > 0);
-        let ends = match text.split_once("..") {
-            Some((first, last)) => number(first).zip(number(last)),
-            None => number(text).map(|number| (number, number)),
-        };
-        match ends {
-            Some((first, last)) if first <= last => Ok(Self(first, last)),
-            _ => Err(format!("`{text}` is no number of a trial, nor a range of them; write for example 3,5..9")),
-        }
-    }
-}
 
 /// What is asked of the material, and where it is from.
 struct Case {
@@ -248,8 +174,7 @@ impl Analyze {
             return self.of_files(source);
         };
         let is_run = path.join(PLAN_FILE).exists() || RepeatsFolder::is_one(path);
-        if path.exists() && !is_run && (path.is_file() || path.join(HISTORY).exists())
-        {
+        if path.exists() && !is_run && (path.is_file() || path.join(HISTORY).exists()) {
             return self.of_files(source);
         }
         let mut runs = closed_loops(path, "analyze")?;
@@ -262,7 +187,8 @@ impl Analyze {
         let mut warnings = Vec::new();
         for run in &runs {
             let lost = run.trials_without_records().count();
-            let lost = (lost > 0).then(|| format!("the records of {lost} trials are lost; the others are judged"));
+            let lost =
+                (lost > 0).then(|| format!("the records of {lost} trials are lost; the others are judged"));
             for warning in run.warnings.iter().cloned().chain(lost) {
                 if !warnings.contains(&warning) {
                     warnings.push(warning);
@@ -292,7 +218,8 @@ impl Analyze {
     /// Result files of other tools: they tell of loads, not of trials on a clock.
     fn of_files(&self, source: String) -> anyhow::Result<Case> {
         if let Some(part) = self.part_words() {
-            let text = format!("only a part is asked for ({part}), but `{source}` is a result file of another tool");
+            let text =
+                format!("only a part is asked for ({part}), but `{source}` is a result file of another tool");
             let hint = "`--window` and `--trials` are for run folders; leave them out";
             return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
         }

@@ -313,7 +313,11 @@ pub(super) fn observer(settings: &Settings) -> Box<dyn Observer> {
 
 /// Keeps other runs off the plan's endpoint while the lock lives. Inside stands why there is none,
 /// where that is no obstacle.
-pub(super) fn lock(plan: &Plan, run: &Path, force: bool) -> anyhow::Result<Result<Option<EndpointLock>, String>> {
+pub(super) fn lock(
+    plan: &Plan,
+    run: &Path,
+    force: bool,
+) -> anyhow::Result<Result<Option<EndpointLock>, String>> {
     // An engine of the run's own has a port of its own.
     let (TargetPlan::Endpoint(endpoint), None) = (&plan.target, &plan.engine) else { return Ok(Ok(None)) };
     match EndpointLock::take(&endpoint.url, run) {

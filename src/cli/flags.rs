@@ -81,7 +81,8 @@ impl ServerFlags {
     /// and where results go.
     pub fn recipe(self, further: Recipe) -> anyhow::Result<(Option<String>, Recipe, Settings)> {
         let loaded = self.recipe.as_deref().map(Loaded::open).transpose()?;
-        let (name, recipe) = loaded.map_or((None, Recipe::default()), |loaded| (Some(loaded.name), loaded.recipe));
+        let (name, recipe) =
+            loaded.map_or((None, Recipe::default()), |loaded| (Some(loaded.name), loaded.recipe));
         let flags = Recipe {
             seed: self.seed,
             target: self.target.into_section()?,

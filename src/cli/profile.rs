@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use plimsoll::plan::Plan;
 use plimsoll::profile::{ProfileFolder, ProfilePlan, Shape, figures};
 use plimsoll::recipe::{Count, ProfileKind, ProfileSection, Recipe, Steps, TrialSection};
+use plimsoll::report::Document;
 use plimsoll::report::profile::ProfileDocument;
 use plimsoll::report::terminal::Style;
-use plimsoll::report::Document;
 use plimsoll::run::{Contents, Cost, Observer, Progress, RunError, RunFolder, left_out};
 use plimsoll::search::{Answer, SearchOutcome, TrialOutcome, TrialSpec};
 use plimsoll::target::managed::Running;
@@ -210,16 +210,9 @@ async fn measure(
         let outcomes: Vec<TrialOutcome> = past.outcomes().cloned().collect();
         let mut observer = OfShape { inner: engine::observer(settings), told: &mut told };
         let search = on_server(search);
-        let found = engine::run_on(
-            &search,
-            server,
-            &mut run,
-            &outcomes,
-            past.cost,
-            &mut observer,
-            interrupt.clone(),
-        )
-        .await;
+        let found =
+            engine::run_on(&search, server, &mut run, &outcomes, past.cost, &mut observer, interrupt.clone())
+                .await;
         run.close()?;
         let found = found?;
         engine::write_report(&Contents::read(&path)?)?;

@@ -92,7 +92,9 @@ impl Report {
     }
 
     fn of_profile(self) -> anyhow::Result<ExitCode> {
-        if let Some((_, flag)) = [(self.parquet, "--parquet"), (self.table, "--table")].into_iter().find(|f| f.0) {
+        if let Some((_, flag)) =
+            [(self.parquet, "--parquet"), (self.table, "--table")].into_iter().find(|f| f.0)
+        {
             let text = format!("`{flag}` is of one run, but `{}` is a profile", self.run.display());
             let hint = format!("name one of the runs in `{}`", self.run.join("runs").display());
             return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());

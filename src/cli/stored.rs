@@ -35,7 +35,8 @@ fn refuse_rates(run: &Path, plan: &Plan, command: &str) -> anyhow::Result<()> {
     if plan.arrivals.is_none() {
         return Ok(());
     }
-    let text = format!("`{}` holds request rates; {command} reads runs of concurrent requests", run.display());
+    let text =
+        format!("`{}` holds request rates; {command} reads runs of concurrent requests", run.display());
     let hint = "search again with `--concurrency`, or with the other SLO as `plimsoll search --rate`";
     Err(Complaint::new(ExitCode::Usage, text).hint(hint).into())
 }
@@ -79,10 +80,15 @@ fn instead_of(path: &Path) -> String {
         );
     }
     if RepeatsFolder::is_one(path) {
-        return format!("it holds several searches (`--repeats`); name one of the runs in `{}`", runs.display());
+        return format!(
+            "it holds several searches (`--repeats`); name one of the runs in `{}`",
+            runs.display()
+        );
     }
     let mut within: Vec<PathBuf> = std::fs::read_dir(path)
-        .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|run| is_run(run)).collect())
+        .map(|entries| {
+            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|run| is_run(run)).collect()
+        })
         .unwrap_or_default();
     within.sort();
     match within.last() {

@@ -168,8 +168,7 @@ fn cell(shape: Shape, concurrency: u32, outcome: &TrialOutcome) -> Cell {
         _ => None,
     };
     let metric = |name: &str| outcome.summary.metrics.get(name).filter(|_| void.is_none());
-    let spread =
-        |of: &Distribution| Spread { p50: of.p50, p50_interval: of.p50_interval, p95: of.p95 };
+    let spread = |of: &Distribution| Spread { p50: of.p50, p50_interval: of.p50_interval, p95: of.p95 };
     Cell {
         shape,
         concurrency,
@@ -238,8 +237,7 @@ fn fronts(plan: &ProfilePlan, cells: &[Cell]) -> Vec<Front> {
                 && by.total >= point.total
                 && (by.per_user > point.per_user || by.total > point.total)
         };
-        let best: Vec<bool> =
-            points.iter().map(|point| !points.iter().any(|by| beaten(point, by))).collect();
+        let best: Vec<bool> = points.iter().map(|point| !points.iter().any(|by| beaten(point, by))).collect();
         points.iter_mut().zip(best).for_each(|(point, best)| point.best = best);
         Front { shape, points }
     };

@@ -21,7 +21,9 @@ const LEAST_LENGTHS: usize = 4;
 const MOST: usize = 1000;
 
 /// A prompt length and an output length, tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Shape {
     /// Prompt, tokens.
     pub isl: u32,
@@ -80,8 +82,7 @@ impl ProfilePlan {
         let fixed = |tokens: u32| Some(TokenLengths(Lengths::Fixed { tokens }));
         recipe.workload.isl = fixed(ends(&isl).1);
         recipe.workload.osl = fixed(ends(&osl).1);
-        let (requests, least, most) =
-            if kind == ProfileKind::Prefill { PREFILL_TRIAL } else { TRIAL };
+        let (requests, least, most) = if kind == ProfileKind::Prefill { PREFILL_TRIAL } else { TRIAL };
         let trial = &mut recipe.trial;
         trial.requests = trial.requests.or(Some(Count(requests)));
         let longest = trial.max_duration.map_or(most, |Duration(seconds)| seconds);
@@ -157,11 +158,17 @@ fn check(kind: ProfileKind, isl: &[u32], osl: &[u32], levels: &[u32]) -> Result<
     let wrong = |problem: String, hint: &str| Err(RecipeError::new(problem).hint(hint));
     let trials = isl.len() * osl.len() * levels.len();
     if trials > MOST {
-        return wrong(format!("{trials} trials are too many; at most {MOST} are measured"), "give fewer steps");
+        return wrong(
+            format!("{trials} trials are too many; at most {MOST} are measured"),
+            "give fewer steps",
+        );
     }
     match kind {
         ProfileKind::Prefill if isl.len() < LEAST_LENGTHS => wrong(
-            format!("`profile.isl` (`--isl`) has {} prompt lengths; a curve needs {LEAST_LENGTHS}", isl.len()),
+            format!(
+                "`profile.isl` (`--isl`) has {} prompt lengths; a curve needs {LEAST_LENGTHS}",
+                isl.len()
+            ),
             "for example `--isl 128..8192`",
         ),
         ProfileKind::Prefill if osl.len() > 1 || levels.len() > 1 => wrong(
@@ -203,7 +210,8 @@ mod tests {
 
     #[test]
     fn each_shape_is_a_run_with_a_seed_of_its_own_and_only_the_first_warms_up() {
-        let plan = plan("seed = 7\n[profile]\nkind='pareto'\nisl=[64,128]\nosl=[16,32]\nconcurrency='1..8'").unwrap();
+        let plan = plan("seed = 7\n[profile]\nkind='pareto'\nisl=[64,128]\nosl=[16,32]\nconcurrency='1..8'")
+            .unwrap();
         let runs: Vec<(Shape, Plan)> = plan.each().collect();
         let shapes: Vec<String> = runs.iter().map(|(shape, _)| shape.to_string()).collect();
         assert_eq!(shapes, ["64x16", "64x32", "128x16", "128x32"]);

@@ -141,7 +141,8 @@ mod tests {
         assert_eq!(read("isl = 128"), [128]);
         assert_eq!(read("isl = '1..4'"), [1, 2, 3, 4]);
         assert_eq!("64".parse::<Steps>().unwrap().0, [64]);
-        for (text, mend) in [("", "not a whole number"), ("4..1", "`1..4`"), ("1,0", "too few"), ("a", "`a`")] {
+        for (text, mend) in [("", "not a whole number"), ("4..1", "`1..4`"), ("1,0", "too few"), ("a", "`a`")]
+        {
             let error = text.parse::<Steps>().unwrap_err().to_string();
             assert!(error.contains(mend), "{text}: {error}");
         }

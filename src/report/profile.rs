@@ -89,7 +89,8 @@ impl ProfileDocument {
 
     fn prefill_headline(&self) -> String {
         let Some(fit) = &self.figures.prefill else {
-            return "no prefill speed can be told: TTFT does not plainly grow with these prompt lengths".to_owned();
+            return "no prefill speed can be told: TTFT does not plainly grow with these prompt lengths"
+                .to_owned();
         };
         let interval = rates(fit.at_longest.interval);
         match fit.quadratic {
@@ -136,7 +137,9 @@ impl ProfileDocument {
                 rate(best(least)),
                 least.shape
             ),
-            (Some(most), _) => format!("up to {} output tokens/s in all with {}", rate(best(most)), most.shape),
+            (Some(most), _) => {
+                format!("up to {} output tokens/s in all with {}", rate(best(most)), most.shape)
+            }
             _ => "no throughput was measured".to_owned(),
         }
     }
@@ -168,11 +171,13 @@ impl ProfileDocument {
     fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = Vec::new();
         if let Some(fit) = &self.figures.prefill {
-            let mut text = format!("{} + {} for each prompt token", Seconds(fit.fixed), Seconds(fit.linear.value));
+            let mut text =
+                format!("{} + {} for each prompt token", Seconds(fit.fixed), Seconds(fit.linear.value));
             if let Some(term) = fit.quadratic {
                 text.push_str(&format!(" + {} for each pair of them", Seconds(term.value)));
             }
-            facts.push(("TTFT is", format!("{text}; points lie {} % off", significant(fit.residual * 100.0))));
+            facts
+                .push(("TTFT is", format!("{text}; points lie {} % off", significant(fit.residual * 100.0))));
             let share = fit.quadratic_share.map(|share| significant(share * 100.0));
             facts.push((
                 "attention",
@@ -244,8 +249,9 @@ impl ProfileDocument {
         };
         let lengths = sorted(cells.iter().map(|cell| cell.shape.osl).collect());
         let loads = sorted(cells.iter().map(|cell| cell.concurrency).collect());
-        let heads: Vec<String> =
-            std::iter::once("in flight".to_owned()).chain(lengths.iter().map(|osl| format!("OSL {osl}"))).collect();
+        let heads: Vec<String> = std::iter::once("in flight".to_owned())
+            .chain(lengths.iter().map(|osl| format!("OSL {osl}")))
+            .collect();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
         let rows: Vec<Vec<String>> = loads
             .iter()
@@ -311,7 +317,9 @@ impl ProfileDocument {
                 number(cell.tpot.map(|tpot| tpot.p95)),
                 number(cell.tokens_per_second_per_user),
                 number(Some(cell.tokens_per_second).filter(|_| cell.void.is_none())),
-                cell.void.as_ref().map_or_else(String::new, |why| format!("\"{}\"", why.replace('"', "\"\""))),
+                cell.void
+                    .as_ref()
+                    .map_or_else(String::new, |why| format!("\"{}\"", why.replace('"', "\"\""))),
             ];
             out.push_str(&(row.join(",") + "\n"));
         }

@@ -85,8 +85,7 @@ pub fn anew(
     let (run, outcomes) = (runs.get(nearest)?, &read.each.get(nearest)?.outcomes);
     let as_it_was = Document::of_run(run);
     let asked = Plan { slo: slo.clone(), ..run.plan.clone() };
-    let document =
-        Document::new(&asked, answer, outcomes, run.cost, &run.warnings, as_it_was.provenance);
+    let document = Document::new(&asked, answer, outcomes, run.cost, &run.warnings, as_it_was.provenance);
     let combined = repeats::answer(&all).1;
     let mut document = of_all(folder, plan, runs, &all, (answer, combined, nearest), document);
     if !is_finished(plan, runs) {

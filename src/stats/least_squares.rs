@@ -83,9 +83,11 @@ impl Polynomial {
     /// A linear combination of the coefficients, and where it lies.
     pub fn combination(&self, of: &[f64], confidence: f64) -> (f64, Interval) {
         let estimate: f64 = self.coefficients.iter().zip(of).map(|(c, a)| c * a).sum();
-        let products = self.covariance.iter().zip(of).map(|(row, a)| -> f64 {
-            row.iter().zip(of).map(|(value, b)| a * b * value).sum()
-        });
+        let products = self
+            .covariance
+            .iter()
+            .zip(of)
+            .map(|(row, a)| -> f64 { row.iter().zip(of).map(|(value, b)| a * b * value).sum() });
         let sd = products.sum::<f64>().max(0.0).sqrt();
         let half = student_quantile(0.5 + confidence / 2.0, self.freedom as f64) * sd;
         (estimate, Interval { low: estimate - half, high: Some(estimate + half), confidence })
@@ -106,7 +108,8 @@ fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let mut inverse: Vec<Vec<f64>> =
         (0..n).map(|i| (0..n).map(|j| f64::from(u8::from(i == j))).collect()).collect();
     for column in 0..n {
-        let pivot = (column..n).max_by(|&a, &b| matrix[a][column].abs().total_cmp(&matrix[b][column].abs()))?;
+        let pivot =
+            (column..n).max_by(|&a, &b| matrix[a][column].abs().total_cmp(&matrix[b][column].abs()))?;
         matrix.swap(column, pivot);
         inverse.swap(column, pivot);
         let divisor = matrix[column][column];
@@ -141,10 +144,10 @@ mod tests {
     fn a_parabola_has_the_certified_values_of_nist() {
         // NIST Statistical Reference Datasets, linear regression, "Pontius" (load cells; 40 observations).
         let y = [
-            0.11019, 0.21956, 0.32949, 0.43899, 0.54803, 0.65694, 0.76562, 0.87487, 0.98292, 1.09146, 1.20001,
-            1.30822, 1.41599, 1.52399, 1.63194, 1.73947, 1.84646, 1.95392, 2.06128, 2.16844, 0.11052, 0.22018,
-            0.32939, 0.43886, 0.54798, 0.65739, 0.76596, 0.87474, 0.98300, 1.09150, 1.20004, 1.30818, 1.41613,
-            1.52408, 1.63159, 1.73965, 1.84696, 1.95445, 2.06177, 2.16829,
+            0.11019, 0.21956, 0.32949, 0.43899, 0.54803, 0.65694, 0.76562, 0.87487, 0.98292, 1.09146,
+            1.20001, 1.30822, 1.41599, 1.52399, 1.63194, 1.73947, 1.84646, 1.95392, 2.06128, 2.16844,
+            0.11052, 0.22018, 0.32939, 0.43886, 0.54798, 0.65739, 0.76596, 0.87474, 0.98300, 1.09150,
+            1.20004, 1.30818, 1.41613, 1.52408, 1.63159, 1.73965, 1.84696, 1.95445, 2.06177, 2.16829,
         ];
         let points: Vec<(f64, f64, f64)> =
             y.iter().enumerate().map(|(k, &y)| (150_000.0 * (k % 20 + 1) as f64, y, 1.0)).collect();

@@ -77,7 +77,8 @@ fn a_part_of_a_run_is_judged_alone() {
     let (first, last) = (number(0), number(trials.len() - 1));
     assert_eq!(part(&["--trials", &format!("{first}..{last}")])["answer"], whole["answer"]);
     let some = part(&["--trials", &format!("{last},{}..{}", last - 3, last - 2)]);
-    let ids: Vec<u64> = some["trials"].as_array().unwrap().iter().map(|t| t["id"].as_u64().unwrap()).collect();
+    let ids: Vec<u64> =
+        some["trials"].as_array().unwrap().iter().map(|t| t["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, [last - 3, last - 2, last]);
     assert_eq!(some["analysis"]["part"], format!("trials {last}, {}-{}", last - 3, last - 2));
     // A trial that reaches beyond the window keeps what ended within.
@@ -93,7 +94,10 @@ fn a_part_of_a_run_is_judged_alone() {
     assert!(within > 0 && within < requests(&whole).unwrap(), "{within}");
     let (code, _, stderr) = output(&["analyze", path, "--window", "2h..3h"]);
     assert_eq!(code, Some(5));
-    assert!(stderr.contains("nothing was measured in that part") && stderr.contains("hint: it ran for"), "{stderr}");
+    assert!(
+        stderr.contains("nothing was measured in that part") && stderr.contains("hint: it ran for"),
+        "{stderr}"
+    );
     let (code, _, stderr) = output(&["analyze", path, "--trials", "9..3"]);
     assert!(code == Some(2) && stderr.contains("write for example 3,5..9"), "{stderr}");
 }

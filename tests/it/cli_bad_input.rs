@@ -152,7 +152,15 @@ fn a_folder_that_is_no_run_is_told_from_what_it_is() {
         assert!(lines[0].starts_with("error: ") && lines.len() == 2, "{arguments:?}: {stderr}");
         lines[1].strip_prefix("hint: ").unwrap().to_owned()
     };
-    for run in [&["report"][..], &["watch"], &["replay"], &["resume"], &["soak"], &["analyze"], &["gate", "--baseline"]] {
+    for run in [
+        &["report"][..],
+        &["watch"],
+        &["replay"],
+        &["resume"],
+        &["soak"],
+        &["analyze"],
+        &["gate", "--baseline"],
+    ] {
         let nowhere = [run, &["nowhere"]].concat();
         assert!(hint(&nowhere).contains("there is no such folder"), "{run:?}");
     }
@@ -180,6 +188,10 @@ fn a_profile_that_cannot_be_drawn_is_refused_before_any_load() {
     assert_complaint(&["profile"], "not provided: <WHAT>", "plimsoll profile --help");
     assert_complaint(&["profile", "prefill", "--isl", "1,2"], "a curve needs 4", "--isl 128..8192");
     assert_complaint(&["profile", "decode", "--isl", "1,x"], "`x` is not a whole number", "");
-    assert_complaint(&["profile", "pareto", "--isl", "4096"], "do not fit the context of 4096 tokens", "--isl");
+    assert_complaint(
+        &["profile", "pareto", "--isl", "4096"],
+        "do not fit the context of 4096 tokens",
+        "--isl",
+    );
     assert_complaint(&["profile", "--recipe", "chat"], "it is not said what is profiled", "prefill");
 }

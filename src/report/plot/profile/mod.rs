@@ -81,10 +81,7 @@ fn draw_all<B: DrawingBackend>(root: &Area<B>, picture: ProfilePicture<'_>, pen:
             "one request at a time;  filled: median with its 95 % interval;  hollow: p95;  line: the fit",
             prefill::draw(root, picture.figures, pen),
         ),
-        ProfileKind::Decode => (
-            &surface,
-            surface::draw(root, picture.figures, pen),
-        ),
+        ProfileKind::Decode => (&surface, surface::draw(root, picture.figures, pen)),
         ProfileKind::Pareto => (
             "each point is a load, labelled with its requests in flight;  hollow: another load is better on both sides",
             fronts::draw(root, picture.figures, picture.per_gpu, pen),

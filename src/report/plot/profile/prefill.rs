@@ -22,8 +22,7 @@ struct Point {
 fn points(figures: &Figures) -> Vec<Point> {
     let point = |cell: &crate::profile::Cell| {
         let (tokens, ttft) = (cell.prompt_tokens?, cell.ttft?);
-        let interval =
-            ttft.p50_interval.map(|interval| (interval.low, interval.high.unwrap_or(ttft.p50)));
+        let interval = ttft.p50_interval.map(|interval| (interval.low, interval.high.unwrap_or(ttft.p50)));
         (tokens > 0.0 && ttft.p50 > 0.0).then_some(Point { tokens, ttft: ttft.p50, interval, p95: ttft.p95 })
     };
     figures.cells.iter().filter_map(point).collect()
@@ -39,9 +38,7 @@ pub(super) fn draw<B: DrawingBackend>(root: &Area<B>, figures: &Figures, pen: Pe
     let shortest = points.iter().map(|point| point.tokens).fold(longest, f64::min);
     let highest = points.iter().map(|point| point.p95.max(point.ttft)).fold(0.0, f64::max);
     let across = (pen.px(LEFT), root.dim_in_pixel().0 as i32 - pen.px(RIGHT));
-    let up = |index: u32| {
-        (pen.px(HEADER + (index + 1) * PANEL - BELOW), pen.px(HEADER + index * PANEL + 10))
-    };
+    let up = |index: u32| (pen.px(HEADER + (index + 1) * PANEL - BELOW), pen.px(HEADER + index * PANEL + 10));
     let (unit, factor) = axis::time_unit(highest);
     let time = Panel {
         x: Scale { values: (0.0, longest * 1.04), dots: across, log: false },

@@ -38,7 +38,11 @@ fn pace(figures: &Figures) -> Pace {
 
 /// Share of the way from the fastest to the slowest median, on the log scale.
 fn shade(median: f64, ends: (f64, f64)) -> f64 {
-    if ends.1 > ends.0 * 1.001 { ((median / ends.0).ln() / (ends.1 / ends.0).ln()).clamp(0.0, 1.0) } else { 0.0 }
+    if ends.1 > ends.0 * 1.001 {
+        ((median / ends.0).ln() / (ends.1 / ends.0).ln()).clamp(0.0, 1.0)
+    } else {
+        0.0
+    }
 }
 
 pub(super) fn draw<B: DrawingBackend>(root: &Area<B>, figures: &Figures, pen: Pen) -> Drawn<B> {
