@@ -10,6 +10,7 @@ pub mod loadgen;
 pub mod metrics;
 pub mod observed;
 pub mod plan;
+pub mod profile;
 pub mod recipe;
 pub mod report;
 pub mod rng;

@@ -73,6 +73,11 @@ fn is_once(repeats: &u32) -> bool {
     *repeats == once()
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde asks for it.
+fn is_cold(warm: &bool) -> bool {
+    !*warm
+}
+
 impl Plan {
     /// The plan of each of the plan's searches: the same, with seeds that count up from the plan's.
     pub fn each_search(&self) -> impl Iterator<Item = Plan> {
@@ -245,6 +250,9 @@ pub enum StrategyPlan {
     Grid {
         /// The levels, ascending.
         levels: Vec<u32>,
+        /// Whether the server is warm already: nothing is warmed up.
+        #[serde(default, skip_serializing_if = "is_cold")]
+        warm: bool,
     },
     /// Trials around a baseline's capacity until a sequential test decides whether it is kept.
     Gate {

@@ -7,14 +7,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Anew, Material, Trial};
+use super::{Material, Runs, Together, Trial};
 use crate::plan::{LoadRange, Plan};
 use crate::search::adaptive::posterior::Crossing;
 use crate::search::adaptive::settings::Settings;
 use crate::search::{Place, TrialKind};
 use crate::slo::{Metric, Slo};
 use crate::stats::quantile::quantile;
-use crate::stats::special::student_quantile;
+use crate::stats::sequential::Known;
+use crate::stats::special::{normal_quantile, student_quantile};
 use crate::units::Interval;
 
 /// Trials within this of a load (log scale) tell the figure there.
@@ -45,8 +46,8 @@ pub struct Side {
     pub plan: Plan,
     /// What the target said of itself.
     pub target: Option<serde_json::Value>,
-    /// Its trials and requests.
-    pub material: Material,
+    /// Its trials and requests; those of several searches are put together.
+    pub runs: Runs,
 }
 
 /// A figure of both runs, and how many times as large that of the second is.
@@ -95,27 +96,27 @@ pub struct Comparison {
 
 /// Compares two runs under `slo`.
 pub fn compare(a: &Side, b: &Side, slo: &Slo) -> Comparison {
-    let (anew_a, anew_b) = (a.material.judged(slo), b.material.judged(slo));
+    let (anew_a, anew_b) = (a.runs.judged(slo), b.runs.judged(slo));
     let mut figures = Vec::new();
-    for load in shared_loads(&a.material, &b.material) {
+    for load in shared_loads(&a.runs, &b.runs) {
         for (metric, p) in FIGURES {
-            let read = |material: &Material| at_load(material, load, &|trial| figure(trial, metric, p));
-            if let Some(ratio) = read(&a.material).zip(read(&b.material)).map(|(a, b)| ratio(a, b)) {
+            let read = |runs: &Runs| of_runs(runs, load, &|trial| figure(trial, metric, p));
+            if let Some(ratio) = read(&a.runs).zip(read(&b.runs)).map(|(a, b)| ratio(a, b)) {
                 figures.push(FigureAt { load, figure: format!("{} p{}", metric.name(), p * 100.0), ratio });
             }
         }
         for (name, good) in [("goodput", true), ("throughput", false)] {
-            let read = |material: &Material| at_load(material, load, &|trial| rate(trial, slo, good));
-            if let Some(ratio) = read(&a.material).zip(read(&b.material)).map(|(a, b)| ratio(a, b)) {
+            let read = |runs: &Runs| of_runs(runs, load, &|trial| rate(trial, slo, good));
+            if let Some(ratio) = read(&a.runs).zip(read(&b.runs)).map(|(a, b)| ratio(a, b)) {
                 figures.push(FigureAt { load, figure: name.to_owned(), ratio });
             }
         }
     }
-    let goodput = |anew: &Anew, material: &Material| {
+    let goodput = |anew: &Together, runs: &Runs| {
         let load = anew.judged.answer.load?.value() as u32;
-        at_load(material, load.max(1), &|trial| rate(trial, slo, true))
+        of_runs(runs, load.max(1), &|trial| rate(trial, slo, true))
     };
-    let goodput = goodput(&anew_a, &a.material).zip(goodput(&anew_b, &b.material));
+    let goodput = goodput(&anew_a, &a.runs).zip(goodput(&anew_b, &b.runs));
     Comparison {
         slo: slo.clone().into(),
         capacity: capacity(&anew_a, &anew_b),
@@ -128,10 +129,11 @@ pub fn compare(a: &Side, b: &Side, slo: &Slo) -> Comparison {
 }
 
 /// The ratio of the capacities; without an interval where either was not measured at its boundary.
-fn capacity(a: &Anew, b: &Anew) -> Option<Ratio> {
+fn capacity(a: &Together, b: &Together) -> Option<Ratio> {
     let (of_a, of_b) = (a.judged.answer.load?.value(), b.judged.answer.load?.value());
-    let measured = |anew: &Anew| anew.judged.crossing.clone().filter(|_| anew.judged.place == Place::Within);
+    let measured = |of: &Together| of.judged.crossing.clone().filter(|_| of.judged.place == Place::Within);
     let interval = measured(a).zip(measured(b)).map(|(a, b)| difference(&a, &b));
+    let interval = interval.or_else(|| Some(normal_difference(a.known?, b.known?)));
     (of_a > 0.0).then(|| Ratio { a: of_a, b: of_b, ratio: of_b / of_a, interval })
 }
 
@@ -153,9 +155,22 @@ fn difference(a: &Crossing, b: &Crossing) -> Interval {
     }
 }
 
+/// The same where a capacity was put together from several searches: both as normal on the log scale.
+fn normal_difference(a: Known, b: Known) -> Interval {
+    let log = (b.capacity / a.capacity).ln();
+    let half = normal_quantile(0.5 + CONFIDENCE / 2.0) * a.log_sd.hypot(b.log_sd);
+    Interval { low: (log - half).exp(), high: Some((log + half).exp()), confidence: CONFIDENCE }
+}
+
 /// Loads in the overlap of what both have measured with trials of a fixed size.
-fn shared_loads(a: &Material, b: &Material) -> Vec<u32> {
-    let (of_a, of_b) = (a.fixed_loads(), b.fixed_loads());
+fn shared_loads(a: &Runs, b: &Runs) -> Vec<u32> {
+    let fixed = |runs: &Runs| {
+        let mut loads: Vec<u32> = runs.each().iter().flat_map(Material::fixed_loads).collect();
+        loads.sort_unstable();
+        loads.dedup();
+        loads
+    };
+    let (of_a, of_b) = (fixed(a), fixed(b));
     let both: Vec<u32> = of_a.iter().copied().filter(|load| of_b.contains(load)).collect();
     if both.len() >= LOADS {
         return (0..LOADS).map(|k| both[k * (both.len() - 1) / (LOADS - 1)]).collect();
@@ -177,6 +192,20 @@ fn shared_loads(a: &Material, b: &Material) -> Vec<u32> {
 struct Estimate {
     log: f64,
     spread: Option<(f64, f64)>,
+}
+
+/// Reads a figure at a load off runs. Several of them are replicates of each other: the trials of one run
+/// share its server, which the next one does not.
+fn of_runs(runs: &Runs, load: u32, figure: &dyn Fn(&Trial) -> Option<f64>) -> Option<Estimate> {
+    let each: Vec<Estimate> =
+        runs.each().iter().filter_map(|material| at_load(material, load, figure)).collect();
+    if let [alone] = each.as_slice() {
+        return Some(*alone);
+    }
+    let n = each.len() as f64;
+    let mean = each.iter().map(|estimate| estimate.log).sum::<f64>() / n;
+    let squares: f64 = each.iter().map(|estimate| (estimate.log - mean).powi(2)).sum();
+    (!each.is_empty()).then(|| Estimate { log: mean, spread: Some((squares / (n - 1.0) / n, n - 1.0)) })
 }
 
 /// Reads a figure at a load off the trials of a fixed size there; off those near it where there are
@@ -274,7 +303,7 @@ fn compared(a: &Side, b: &Side) -> Vec<String> {
 
 /// The kind of load that the trials were run at.
 fn load_model(side: &Side) -> serde_json::Value {
-    let first = side.material.trials.iter().map(|trial| trial.spec.load).next();
+    let first = side.runs.trials().map(|trial| trial.spec.load).next();
     let tagged = first.and_then(|load| serde_json::to_value(load).ok()).unwrap_or_default();
     let name = tagged.as_object().and_then(|object| object.keys().next().cloned());
     name.map_or(serde_json::Value::Null, serde_json::Value::String)

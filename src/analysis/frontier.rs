@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Material, Trial};
+use super::{Runs, Trial};
 use crate::search::{Judged, Place, SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Op, Slo, Stat};
 use crate::stats::isotonic::{Isotonic, Point};
@@ -83,18 +83,18 @@ impl Capacity {
 /// The frontier over TTFT and over the time between tokens, with the statistics that `slo` judges
 /// (p95 where it judges none). `first` and `between` set the limits; else they span what was measured.
 pub fn frontiers(
-    material: &Material,
+    runs: &Runs,
     slo: &Slo,
     first: Option<Limits>,
     between: Option<Limits>,
 ) -> Option<Frontiers> {
     let ttft = objective(slo, &[Metric::Ttft]);
     let pace = objective(slo, &[Metric::Itl, Metric::Tpot]);
-    let first = first.or_else(|| span(material, &ttft))?;
-    let between = between.or_else(|| span(material, &pace));
+    let first = first.or_else(|| span(runs, &ttft))?;
+    let between = between.or_else(|| span(runs, &pace));
     let one = |objective: Objective, limits: Limits| {
         let steps = steps(limits, POINTS).into_iter();
-        let judged = |limit| (limit, capacity(material, &[Objective { threshold: limit, ..objective }]));
+        let judged = |limit| (limit, capacity(runs, &[Objective { threshold: limit, ..objective }]));
         let points = not_falling(steps.map(judged).collect());
         Frontier { of: format!("{} {}", objective.metric.name(), objective.stat), points }
     };
@@ -102,7 +102,7 @@ pub fn frontiers(
         let (rows, columns) = (steps(first, SIDE), steps(between, SIDE));
         let cell = |&row: &f64, &column: &f64| {
             let both = [Objective { threshold: row, ..ttft }, Objective { threshold: column, ..pace }];
-            capacity(material, &both)
+            capacity(runs, &both)
         };
         let cells = rows.iter().map(|row| columns.iter().map(|c| cell(row, c)).collect()).collect();
         Map { rows, columns, cells }
@@ -139,11 +139,11 @@ fn not_falling(mut points: Vec<(f64, Capacity)>) -> Vec<(f64, Capacity)> {
     points
 }
 
-fn capacity(material: &Material, objectives: &[Objective]) -> Capacity {
+fn capacity(runs: &Runs, objectives: &[Objective]) -> Capacity {
     let texts: Vec<String> = objectives.iter().map(ToString::to_string).collect();
     // Written by the grammar's own printer, so that it reads back; limits follow from the objectives.
     match Slo::parse(texts.iter().map(String::as_str)) {
-        Ok(slo) => Capacity::of(&material.answered(&slo)),
+        Ok(slo) => Capacity::of(&runs.answered(&slo)),
         Err(_) => Capacity {
             outcome: SearchOutcome::Void,
             load: 0,
@@ -167,12 +167,12 @@ fn objective(slo: &Slo, metrics: &[Metric]) -> Objective {
 }
 
 /// The limits between the objective's figure at light load and at the heaviest.
-fn span(material: &Material, objective: &Objective) -> Option<Limits> {
+fn span(runs: &Runs, objective: &Objective) -> Option<Limits> {
     let p = match objective.stat {
         Stat::Percentile(p) => p / 100.0,
         _ => 0.5,
     };
-    let trials = || material.trials.iter().filter(|trial| trial.spec.kind != TrialKind::Warmup);
+    let trials = || runs.trials().filter(|trial| trial.spec.kind != TrialKind::Warmup);
     let figure = |trial: &Trial| {
         let mut samples = Vec::new();
         for record in trial.measured().iter().filter(|record| record.is_completed()) {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Material;
+use super::Runs;
 use super::frontier::Capacity;
 use crate::loadgen::record::RequestRecord;
 use crate::search::TrialKind;
@@ -43,7 +43,7 @@ pub struct Throughput {
 }
 
 /// The knee of each objective on latency (of `ttft p95` and `tpot p95` where there is none).
-pub fn knees(material: &Material, slo: &Slo, degradation: f64) -> Vec<Knee> {
+pub fn knees(runs: &Runs, slo: &Slo, degradation: f64) -> Vec<Knee> {
     let latencies = |objective: &&Objective| {
         objective.metric.is_time() && matches!(objective.stat, Stat::Percentile(_) | Stat::Mean)
     };
@@ -52,11 +52,11 @@ pub fn knees(material: &Material, slo: &Slo, degradation: f64) -> Vec<Knee> {
         let p95 = |metric| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold: 1.0 };
         objectives = vec![p95(Metric::Ttft), p95(Metric::Tpot)];
     }
-    objectives.iter().filter_map(|objective| knee(material, *objective, degradation)).collect()
+    objectives.iter().filter_map(|objective| knee(runs, *objective, degradation)).collect()
 }
 
-fn knee(material: &Material, objective: Objective, degradation: f64) -> Option<Knee> {
-    let valid = || material.trials.iter().filter(|trial| trial.spec.kind != TrialKind::Warmup);
+fn knee(runs: &Runs, objective: Objective, degradation: f64) -> Option<Knee> {
+    let valid = || runs.trials().filter(|trial| trial.spec.kind != TrialKind::Warmup);
     let (lowest, figure) = valid()
         .map(|trial| (trial.spec.load.value() as u32, trial))
         .filter(|(_, trial)| trial.void.is_none())
@@ -87,15 +87,14 @@ fn knee(material: &Material, objective: Objective, degradation: f64) -> Option<K
         figure,
         degradation,
         limit,
-        capacity: Capacity::of(&material.answered(&slo)),
+        capacity: Capacity::of(&runs.answered(&slo)),
     })
 }
 
 /// Throughput a user and in all of each trial with ten requests or more, loads ascending.
-pub fn throughputs(material: &Material) -> Vec<Throughput> {
-    let mut all: Vec<Throughput> = material
-        .trials
-        .iter()
+pub fn throughputs(runs: &Runs) -> Vec<Throughput> {
+    let mut all: Vec<Throughput> = runs
+        .trials()
         .filter(|trial| trial.spec.kind != TrialKind::Warmup && trial.void.is_none())
         .filter_map(|trial| {
             let whole: Vec<&RequestRecord> =

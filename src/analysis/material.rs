@@ -4,6 +4,7 @@ use crate::loadgen::record::RequestRecord;
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::metrics::reading::{Samples, readings};
 use crate::metrics::{Counts, Summary, token_time};
+use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::plan::LoadRange;
 use crate::search::{Judged, StopRule, TrialKind, TrialOutcome, TrialSpec, judge};
 use crate::slo::Slo;
@@ -26,6 +27,19 @@ pub struct Trial {
     pub void: Option<VoidReason>,
     /// Requests issued since the run began, at the trial's end.
     pub issued_total: u64,
+    /// What was seen beside the requests.
+    pub beside: Beside,
+}
+
+/// What was seen beside the requests of a trial, where something was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// What the server said of itself.
+    pub server: Option<ServerFigures>,
+    /// The client's machine.
+    pub host: Option<HostFigures>,
+    /// The GPUs.
+    pub gpu: Option<GpuFigures>,
 }
 
 /// Trials to put new questions to.
@@ -129,9 +143,9 @@ impl Trial {
             token_time: token_time(measured),
             good_rate: measured.iter().filter(|record| slo.is_good(record)).count() as f64 / window,
             summary: if summarise { Summary::of(slo, measured, window) } else { Summary::default() },
-            server: None,
-            host: None,
-            gpu: None,
+            server: self.beside.server,
+            host: self.beside.host,
+            gpu: self.beside.gpu,
             arrivals: None,
             checks,
             client: None,

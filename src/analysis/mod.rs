@@ -19,8 +19,11 @@ pub mod foreign;
 pub mod frontier;
 pub mod knee;
 mod material;
+mod runs;
 mod source;
 #[cfg(test)]
 mod tests;
 
-pub use material::{Anew, Material, Trial};
+pub use material::{Anew, Beside, Material, Trial};
+pub use runs::{Runs, Together, repeat};
+pub use source::Part;

@@ -1,6 +1,6 @@
 //! Material from a run folder, or from trials that were just run.
 
-use super::material::{Material, Trial};
+use super::material::{Beside, Material, Trial};
 use crate::loadgen::record::{Outcome, RequestRecord};
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::plan::LoadRange;
@@ -11,18 +11,59 @@ use crate::verdict::{Verdict, VoidReason};
 /// Ends and sendings this close belong to one user's turn, seconds: the level did not move.
 const TURN: f64 = 0.02;
 
+/// A part of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// Seconds on the run's clock between which requests must have ended; trials that reach beyond are cut.
+    pub window: Option<(f64, f64)>,
+    /// Numbers of the trials, as ranges with both ends; all where there is none.
+    pub trials: Vec<(u32, u32)>,
+}
+
+impl Part {
+    /// What is left of a trial; nothing where none of what it measured lies within.
+    fn of(&self, outcome: &TrialOutcome) -> Option<TrialOutcome> {
+        let named = |&(first, last): &(u32, u32)| (first..=last).contains(&outcome.id);
+        if !self.trials.is_empty() && !self.trials.iter().any(named) {
+            return None;
+        }
+        let (from, to) = self.window.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        let (settled, ended) = (outcome.settled.max(from), outcome.ended.min(to));
+        if settled >= ended {
+            return None;
+        }
+        let mut left = TrialOutcome { settled, ended, ..outcome.clone() };
+        if (left.settled, left.ended) != (outcome.settled, outcome.ended) {
+            // What was seen beside the requests is of the whole trial.
+            (left.server, left.host, left.gpu) = (None, None, None);
+        }
+        Some(left)
+    }
+}
+
 impl Material {
     /// The trials of a run folder whose records are there.
     ///
     /// # Errors
     /// When the records cannot be read.
     pub fn of_run(contents: &Contents) -> Result<Self, RunError> {
+        Self::of_part(contents, &Part::default())
+    }
+
+    /// The trials of a part of a run, cut to it, whose records are there.
+    ///
+    /// # Errors
+    /// When the records cannot be read.
+    pub fn of_part(contents: &Contents, part: &Part) -> Result<Self, RunError> {
         let mut records = Vec::new();
         contents.for_each_record(|record| records.push(record))?;
         let lost: Vec<u32> = contents.trials_without_records().collect();
-        let outcomes: Vec<&TrialOutcome> =
-            contents.outcomes().filter(|outcome| !lost.contains(&outcome.id)).collect();
-        Ok(Self::new(&outcomes, records, contents.plan.load))
+        let outcomes: Vec<TrialOutcome> = contents
+            .outcomes()
+            .filter(|outcome| !lost.contains(&outcome.id))
+            .filter_map(|outcome| part.of(outcome))
+            .collect();
+        Ok(Self::new(&outcomes.iter().collect::<Vec<_>>(), records, contents.plan.load))
     }
 
     /// Trials with all records of their run, those of requests that were cut off at its end too.
@@ -48,6 +89,7 @@ impl Material {
                     _ => None,
                 },
                 issued_total: outcome.issued_total,
+                beside: Beside { server: outcome.server, host: outcome.host, gpu: outcome.gpu },
             })
             .collect();
         Self { trials, levels, range }

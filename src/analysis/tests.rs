@@ -86,7 +86,7 @@ fn the_frontier_does_not_fall_as_its_limit_is_relaxed() {
     let slo = Slo::parse(["ttft p95 < 1s", "tpot p95 < 30ms"]).unwrap();
     let (_, material, _) = searched("decode", &["ttft p95 < 1s", "tpot p95 < 30ms"], 7);
     let limits = Limits { from: 0.02, to: 0.04 };
-    let frontier = frontiers(&material, &slo, None, Some(limits)).unwrap();
+    let frontier = frontiers(&material.into(), &slo, None, Some(limits)).unwrap();
     let points = frontier.between_tokens.unwrap().points;
     assert_eq!((points[0].0, points[points.len() - 1].0), (0.02, 0.04));
     let loads: Vec<u32> = points.iter().map(|point| point.1.load).collect();
@@ -104,14 +104,14 @@ fn the_frontier_does_not_fall_as_its_limit_is_relaxed() {
 #[test]
 fn twice_the_latency_of_the_lowest_load_is_a_knee() {
     let slo = Slo::parse(["ttft p95 < 1s", "tpot p95 < 30ms"]).unwrap();
-    let (_, material, _) = searched("decode", &["ttft p95 < 1s", "tpot p95 < 30ms"], 9);
-    let knees = knee::knees(&material, &slo, 1.0);
+    let runs = searched("decode", &["ttft p95 < 1s", "tpot p95 < 30ms"], 9).1.into();
+    let knees = knee::knees(&runs, &slo, 1.0);
     assert_eq!(knees.len(), 2);
     for knee in &knees {
         assert!((knee.limit - 2.0 * knee.figure).abs() < 1e-12);
         assert!(knee.capacity.load >= knee.lowest, "{knee:?}");
     }
-    let points = knee::throughputs(&material);
+    let points = knee::throughputs(&runs);
     let best: Vec<_> = points.iter().filter(|point| point.best).collect();
     assert!(best.len() >= 2);
     // Along the front one side rises as the other falls.

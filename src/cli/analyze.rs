@@ -1,31 +1,36 @@
 //! `plimsoll analyze`.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::str::FromStr;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plimsoll::analysis::foreign::{self, Foreign};
-use plimsoll::analysis::frontier::{Capacity, Limits, frontiers};
-use plimsoll::analysis::{Anew, Material, knee};
+use plimsoll::analysis::frontier::{Capacity, frontiers};
+use plimsoll::analysis::{Material, Part, Runs, knee};
 use plimsoll::plan::{
     Api, Budget, EndpointPlan, Lengths, PLAN_VERSION, Plan, StrategyPlan, TargetPlan, TelemetryPlan,
     TrialPlan, WorkloadPlan,
 };
+use plimsoll::profile::ProfileFolder;
+use plimsoll::recipe::Window;
 use plimsoll::report::analysis::{Analysis, AnalysisDocument, Tier, csv};
 use plimsoll::report::plot::frontier as picture;
 use plimsoll::report::terminal::{Screen, Style};
-use plimsoll::report::{Document, Provenance};
-use plimsoll::run::{Cost, PLAN_FILE, write_file};
+use plimsoll::report::{Document, Provenance, repeats};
+use plimsoll::run::{Contents, Cost, PLAN_FILE, RepeatsFolder, write_file};
 use plimsoll::search::{Judged, SearchOutcome};
 use plimsoll::slo::Slo;
-use plimsoll::units::Interval;
+use plimsoll::units::{Interval, Seconds};
 
 use super::complaint::Complaint;
 use super::engine::code_of;
 use super::exit::ExitCode;
 use super::output::print;
-use super::stored::closed_loop;
+use super::profile;
+use super::stored::closed_loops;
+use values::{Degradation, Span, TierFlag, TrialNumbers};
 
 /// Ask a finished run another question, without any load.
 ///
@@ -35,7 +40,7 @@ use super::stored::closed_loop;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Analyze {
-    /// Folder of the run, or result files of AIPerf (profile_export.jsonl, search_history.json),
+    /// Folder of the run, of the searches of `--repeats` or of a profile, or result files of AIPerf (profile_export.jsonl, search_history.json),
     /// guidellm or vllm bench, which may be several.
     #[arg(value_name = "RUN|FILE", required = true)]
     source: Vec<PathBuf>,
@@ -43,6 +48,15 @@ pub struct Analyze {
     /// An objective in place of those of the run; may be given several times, all must hold.
     #[arg(long, value_name = "OBJECTIVE")]
     slo: Vec<String>,
+
+    /// Only what was measured within this time of the run, such as 30s..120s; trials that reach beyond are
+    /// cut.
+    #[arg(long, value_name = "FROM..TO")]
+    window: Option<Window>,
+
+    /// Only these trials, such as 3,5..9: numbers of the `trials` in summary.json.
+    #[arg(long, value_name = "N,N..N", value_delimiter = ',')]
+    trials: Vec<TrialNumbers>,
 
     /// A tier of service, such as gold='ttft p95 < 300ms, tpot p95 < 30ms'; may be given several
     /// times.
@@ -78,70 +92,17 @@ pub struct Analyze {
 const EXAMPLES: &str = "\
 Examples:
   plimsoll analyze runs/latest --slo 'ttft p99 < 1s'
+  plimsoll analyze runs/latest --slo 'ttft p99 < 1s' --window 30s..120s
   plimsoll analyze runs/latest --frontier --ttft 200ms..2s
   plimsoll analyze results/search_history.json --slo 'ttft p95 < 200ms'
   plimsoll analyze runs/latest --tier gold='ttft p95 < 300ms' --tier batch='e2e p95 < 60s' --knee";
 
-/// `name=objectives`.
-#[derive(Clone, Debug)]
-struct TierFlag {
-    name: String,
-    slo: Slo,
-}
-
-impl FromStr for TierFlag {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, objectives) = text
-            .split_once('=')
-            .filter(|(name, _)| !name.trim().is_empty() && !name.contains('<'))
-            .ok_or_else(|| format!("`{text}` has no name; write for example gold='ttft p95 < 300ms'"))?;
-        let slo = Slo::parse([objectives]).map_err(|error| error.to_string())?;
-        Ok(Self { name: name.trim().to_owned(), slo })
-    }
-}
-
-/// `200ms..2s`.
-#[derive(Clone, Copy, Debug)]
-struct Span(Limits);
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no range of times; write for example 200ms..2s");
-        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-        // The SLO grammar reads times; a limit of TTFT is one.
-        let time = |text: &str| {
-            let slo = Slo::parse([format!("ttft p95 < {}", text.trim()).as_str()]).map_err(|_| wrong())?;
-            slo.objectives.first().map(|objective| objective.threshold).ok_or_else(wrong)
-        };
-        let (from, to) = (time(from)?, time(to)?);
-        if from > 0.0 && from < to { Ok(Self(Limits { from, to })) } else { Err(wrong()) }
-    }
-}
-
-/// `100%`.
-#[derive(Clone, Copy, Debug)]
-struct Degradation(f64);
-
-impl FromStr for Degradation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-        match number {
-            Some(percent) if percent > 0.0 && percent.is_finite() => Ok(Self(percent / 100.0)),
-            _ => Err(format!("`{text}` is no percentage above 0; write for example 50%")),
-        }
-    }
-}
-
 /// What is asked of the material, and where it is from.
 struct Case {
     source: String,
-    material: Material,
+    runs: Runs,
+    /// The searches of `--repeats`, where the runs are those.
+    repeats: Option<(RepeatsFolder, Plan, Vec<Contents>)>,
     plan: Plan,
     searched_slo: Vec<String>,
     cost: Cost,
@@ -154,6 +115,11 @@ struct Case {
 impl Analyze {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if let [path] = self.source.as_slice()
+            && ProfileFolder::is_one(path)
+        {
+            return self.of_profile(path);
+        }
         let mut case = self.case()?;
         if !self.slo.is_empty() {
             case.plan.slo = Slo::parse(self.slo.iter().map(String::as_str))?;
@@ -165,30 +131,31 @@ impl Analyze {
                 .into());
         }
         let slo = case.plan.slo.clone();
-        let Anew { outcomes, judged } = case.material.judged(&slo);
-        let document = Document::new(
-            &case.plan,
-            &judged.answer,
-            &outcomes,
-            case.cost,
-            &case.warnings,
-            case.provenance.clone(),
-        );
+        let read = case.runs.judged(&slo);
+        let judged = &read.judged;
+        let several = case.repeats.as_ref();
+        let several = several.and_then(|(folder, plan, runs)| repeats::anew(folder, plan, runs, &slo, &read));
+        let document = several.unwrap_or_else(|| {
+            let outcomes = read.each.first().map_or(&[][..], |anew| anew.outcomes.as_slice());
+            let provenance = case.provenance.clone();
+            Document::new(&case.plan, &judged.answer, outcomes, case.cost, &case.warnings, provenance)
+        });
         let analysis = Analysis {
             source: case.source.clone(),
-            beside: case.tool.map(|(tool, claimed)| beside(tool, claimed, &case.material, &judged)),
+            beside: case.tool.map(|(tool, claimed)| beside(tool, claimed, &case.runs, judged)),
+            part: self.part_words(),
             searched_slo: case.searched_slo.clone(),
             place: judged.place,
-            tiers: self.tier.iter().map(|tier| tier.of(&case.material)).collect(),
+            tiers: self.tier.iter().map(|tier| tier.of(&case.runs)).collect(),
             frontier: self
                 .frontier
                 .then(|| {
                     let span = |span: Option<Span>| span.map(|Span(limits)| limits);
-                    frontiers(&case.material, &slo, span(self.ttft), span(self.itl))
+                    frontiers(&case.runs, &slo, span(self.ttft), span(self.itl))
                 })
                 .flatten(),
-            knees: self.knee.map_or(Vec::new(), |Degradation(by)| knee::knees(&case.material, &slo, by)),
-            throughputs: if self.pareto { knee::throughputs(&case.material) } else { Vec::new() },
+            knees: self.knee.map_or(Vec::new(), |Degradation(by)| knee::knees(&case.runs, &slo, by)),
+            throughputs: if self.pareto { knee::throughputs(&case.runs) } else { Vec::new() },
         };
         let document = AnalysisDocument { document, analysis };
         self.write_frontier(&document)?;
@@ -204,29 +171,117 @@ impl Analyze {
     fn case(&self) -> anyhow::Result<Case> {
         let source = self.source.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
         let [path] = self.source.as_slice() else {
-            return Ok(foreign_case(source, foreign::read(&self.source)?));
+            return self.of_files(source);
         };
-        if path.exists() && !path.join(PLAN_FILE).exists() && (path.is_file() || path.join(HISTORY).exists())
-        {
-            return Ok(foreign_case(source, foreign::read(&self.source)?));
+        let is_run = path.join(PLAN_FILE).exists() || RepeatsFolder::is_one(path);
+        if path.exists() && !is_run && (path.is_file() || path.join(HISTORY).exists()) {
+            return self.of_files(source);
         }
-        let contents = closed_loop(path, "analyze")?;
-        let material = Material::of_run(&contents)?;
-        let mut warnings = contents.warnings.clone();
-        let lost = contents.trials_without_records().count();
-        if lost > 0 {
-            warnings.push(format!("the records of {lost} trials are lost; the others are judged"));
+        let mut runs = closed_loops(path, "analyze")?;
+        let part = self.part();
+        let materials: Vec<Material> =
+            runs.iter().map(|run| Material::of_part(run, &part)).collect::<Result<_, _>>()?;
+        if materials.iter().all(|material| material.trials.is_empty()) {
+            return Err(self.nothing_left(&source, &runs));
         }
+        let mut warnings = Vec::new();
+        for run in &runs {
+            let lost = run.trials_without_records().count();
+            let lost =
+                (lost > 0).then(|| format!("the records of {lost} trials are lost; the others are judged"));
+            for warning in run.warnings.iter().cloned().chain(lost) {
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+            }
+        }
+        let repeats = if RepeatsFolder::is_one(path) {
+            let (folder, plan) = RepeatsFolder::read(path)?;
+            Some((folder, plan, runs.clone()))
+        } else {
+            None
+        };
+        let first = runs.swap_remove(0);
         Ok(Case {
             source,
-            material,
-            searched_slo: contents.plan.slo.clone().into(),
-            cost: contents.cost,
+            runs: materials.into(),
+            repeats,
+            searched_slo: first.plan.slo.clone().into(),
+            cost: first.cost,
             warnings,
-            provenance: Document::of_run(&contents).provenance,
-            plan: contents.plan,
+            provenance: Document::of_run(&first).provenance,
+            plan: first.plan,
             tool: None,
         })
+    }
+
+    /// Result files of other tools: they tell of loads, not of trials on a clock.
+    fn of_files(&self, source: String) -> anyhow::Result<Case> {
+        if let Some(part) = self.part_words() {
+            let text =
+                format!("only a part is asked for ({part}), but `{source}` is a result file of another tool");
+            let hint = "`--window` and `--trials` are for run folders; leave them out";
+            return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+        }
+        Ok(foreign_case(source, foreign::read(&self.source)?))
+    }
+
+    /// The part of the run that is judged.
+    fn part(&self) -> Part {
+        Part {
+            window: self.window.map(|Window(window)| (window.from, window.to.unwrap_or(f64::INFINITY))),
+            trials: self.trials.iter().map(|&TrialNumbers(first, last)| (first, last)).collect(),
+        }
+    }
+
+    /// The part in words, where it is not the whole.
+    fn part_words(&self) -> Option<String> {
+        let window = self.window.map(|Window(window)| {
+            let end = window.to.map_or("the end".to_owned(), |to| Seconds(to).to_string());
+            format!("{} to {end}", Seconds(window.from))
+        });
+        let range = |&TrialNumbers(first, last): &TrialNumbers| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
+        };
+        let trials: Vec<String> = self.trials.iter().map(range).collect();
+        let trials = (!trials.is_empty()).then(|| format!("trials {}", trials.join(", ")));
+        let parts: Vec<String> = window.into_iter().chain(trials).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    fn nothing_left(&self, source: &str, runs: &[Contents]) -> anyhow::Error {
+        let last = runs.iter().map(Contents::clock).fold(0.0, f64::max);
+        let trials = runs.iter().filter_map(|run| run.outcomes().last().map(|last| last.id)).max();
+        let (text, hint) = match self.part_words() {
+            Some(part) => (
+                format!("nothing was measured in that part of `{source}` ({part})"),
+                format!("it ran for {} and has trials 1 to {}", Seconds(last), trials.unwrap_or(0)),
+            ),
+            None => (
+                format!("`{source}` has no trial that could be judged"),
+                "`plimsoll resume` goes on with a run that was cut short".to_owned(),
+            ),
+        };
+        Complaint::new(ExitCode::Void, text).hint(hint).into()
+    }
+
+    /// The curves of a profile again; other questions are those of runs.
+    fn of_profile(&self, path: &Path) -> anyhow::Result<ExitCode> {
+        let given = [
+            (!self.slo.is_empty(), "--slo"),
+            (!self.tier.is_empty(), "--tier"),
+            (self.frontier, "--frontier"),
+            (self.knee.is_some(), "--knee"),
+            (self.pareto, "--pareto"),
+            (self.window.is_some(), "--window"),
+            (!self.trials.is_empty(), "--trials"),
+        ];
+        if let Some((_, flag)) = given.into_iter().find(|(given, _)| *given) {
+            let text = format!("`{flag}` is a question to a run, but `{}` is a profile", path.display());
+            let hint = format!("name one of the runs in `{}`", path.join("runs").display());
+            return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+        }
+        profile::show(&profile::read(path)?, self.json)
     }
 
     fn write_frontier(&self, document: &AnalysisDocument) -> anyhow::Result<()> {
@@ -255,8 +310,8 @@ impl Analyze {
 }
 
 impl TierFlag {
-    fn of(&self, material: &Material) -> Tier {
-        let judged: Judged = material.judged(&self.slo).judged;
+    fn of(&self, runs: &Runs) -> Tier {
+        let judged: Judged = runs.answered(&self.slo);
         let answer = &judged.answer;
         Tier {
             name: self.name.clone(),
@@ -301,7 +356,7 @@ fn foreign_case(source: String, read: Foreign) -> Case {
             extra_body: BTreeMap::new(),
         }),
         load: material.range,
-        strategy: StrategyPlan::Grid { levels: material.fixed_loads() },
+        strategy: StrategyPlan::Grid { levels: material.fixed_loads(), warm: true },
         workload: WorkloadPlan::of(Lengths::Fixed { tokens }, Lengths::Fixed { tokens }),
         trial: TrialPlan { requests: 1, min_seconds: 0.0, max_seconds: seconds.max(1.0) },
         budget: Budget::default(),
@@ -312,7 +367,8 @@ fn foreign_case(source: String, read: Foreign) -> Case {
     };
     Case {
         source,
-        material,
+        runs: material.into(),
+        repeats: None,
         plan,
         searched_slo: read.slo,
         cost: Cost { seconds, requests: requests as u64, client_cpu_seconds: 0.0 },
@@ -323,9 +379,9 @@ fn foreign_case(source: String, read: Foreign) -> Case {
 }
 
 /// What the other tool said beside what its own requests say.
-fn beside(tool: &str, claimed: Option<u32>, material: &Material, judged: &Judged) -> String {
-    let requests: usize = material.trials.iter().map(|trial| trial.records.len()).sum();
-    let loads = material.fixed_loads().len();
+fn beside(tool: &str, claimed: Option<u32>, runs: &Runs, judged: &Judged) -> String {
+    let requests: usize = runs.trials().map(|trial| trial.records.len()).sum();
+    let loads = runs.each().iter().flat_map(Material::fixed_loads).collect::<BTreeSet<u32>>().len();
     let whose = claimed.map_or(format!("{tool} names no load"), |load| format!("{tool} says {load}"));
     let of = format!("its {requests} requests at {loads} load{}", if loads == 1 { "" } else { "s" });
     match judged.answer.interval {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::complaint::Complaint;
 use super::exit::ExitCode;
 use super::output::print;
-use super::stored::closed_loop;
+use super::stored;
 
 /// Say how much more or less a second run carries than a first, and how sure that is.
 ///
@@ -25,11 +25,11 @@ Examples:
   plimsoll compare runs/before runs/after
   plimsoll compare runs/before runs/after --slo 'ttft p99 < 1s' --json")]
 pub struct Compare {
-    /// Folder of the first run.
+    /// Folder of the first run, or of the searches of `--repeats`.
     #[arg(value_name = "A")]
     a: PathBuf,
 
-    /// Folder of the second run.
+    /// Folder of the second run, or of the searches of `--repeats`.
     #[arg(value_name = "B")]
     b: PathBuf,
 
@@ -95,7 +95,8 @@ impl Compare {
 }
 
 fn side(path: &Path) -> anyhow::Result<Side> {
-    let contents = closed_loop(path, "compare")?;
-    let material = Material::of_run(&contents)?;
-    Ok(Side { plan: contents.plan, target: contents.target, material })
+    let mut runs = stored::closed_loops(path, "compare")?;
+    let materials: Vec<Material> = runs.iter().map(Material::of_run).collect::<Result<_, _>>()?;
+    let first = runs.swap_remove(0);
+    Ok(Side { plan: first.plan, target: first.target, runs: materials.into() })
 }

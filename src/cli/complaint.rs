@@ -4,8 +4,11 @@ use std::fmt;
 
 use clap::error::{ContextKind, ErrorKind};
 use plimsoll::recipe::RecipeError;
+use plimsoll::report::ReportError;
+use plimsoll::run::RunError;
 
 use super::exit::ExitCode;
+use super::stored;
 
 /// An error with the exit code and the hint that go with it. Any other error ends with
 /// [`ExitCode::Usage`].
@@ -49,12 +52,25 @@ impl std::error::Error for Complaint {}
 pub fn print(error: &anyhow::Error) -> ExitCode {
     let complaint = error.downcast_ref::<Complaint>();
     let hint = match complaint {
-        Some(complaint) => complaint.hint.as_deref(),
-        None => error.downcast_ref::<RecipeError>().and_then(|error| error.hint.as_deref()),
+        Some(complaint) => complaint.hint.clone(),
+        None => of_library(error),
     };
     let detail = complaint.map_or(&[][..], |complaint| complaint.detail.as_slice());
-    show(&format!("{error:#}"), detail, hint);
+    show(&format!("{error:#}"), detail, hint.as_deref());
     complaint.map_or(ExitCode::Usage, |complaint| complaint.code)
+}
+
+/// The hint that goes with an error of the library.
+fn of_library(error: &anyhow::Error) -> Option<String> {
+    let recipe = || error.downcast_ref::<RecipeError>().and_then(|error| error.hint.clone());
+    let run = || match error.downcast_ref::<RunError>() {
+        None => match error.downcast_ref::<ReportError>() {
+            Some(ReportError::File(error)) => stored::mend(error),
+            _ => None,
+        },
+        Some(error) => stored::mend(error),
+    };
+    recipe().or_else(run)
 }
 
 /// Prints what is wrong with the command line in the same form, or the help that was asked for.

@@ -257,7 +257,7 @@ async fn run(
 }
 
 /// Launches the plan's engine, if it has one.
-async fn launch(
+pub(super) async fn launch(
     plan: &Plan,
     folder: &Path,
     quiet: bool,
@@ -279,7 +279,8 @@ async fn launch(
     Ok(Some(launcher.launch(&engine.knobs, &mut tell).await.map_err(launch_complaint)?))
 }
 
-async fn run_on(
+/// Runs a plan on a server that is there.
+pub(super) async fn run_on(
     plan: &Plan,
     engine: Option<&Running>,
     folder: &mut RunFolder,
@@ -305,13 +306,18 @@ async fn run_on(
     found.map_err(complaint)
 }
 
-fn observer(settings: &Settings) -> Box<dyn Observer> {
+/// What shows the progress.
+pub(super) fn observer(settings: &Settings) -> Box<dyn Observer> {
     progress::for_stderr(if settings.quiet { progress::Level::Quiet } else { progress::Level::Normal })
 }
 
 /// Keeps other runs off the plan's endpoint while the lock lives. Inside stands why there is none,
 /// where that is no obstacle.
-fn lock(plan: &Plan, run: &Path, force: bool) -> anyhow::Result<Result<Option<EndpointLock>, String>> {
+pub(super) fn lock(
+    plan: &Plan,
+    run: &Path,
+    force: bool,
+) -> anyhow::Result<Result<Option<EndpointLock>, String>> {
     // An engine of the run's own has a port of its own.
     let (TargetPlan::Endpoint(endpoint), None) = (&plan.target, &plan.engine) else { return Ok(Ok(None)) };
     match EndpointLock::take(&endpoint.url, run) {
@@ -396,7 +402,7 @@ pub(super) fn launch_complaint(failure: LaunchFailure) -> anyhow::Error {
     }
 }
 
-fn target_complaint(error: TargetError) -> anyhow::Error {
+pub(super) fn target_complaint(error: TargetError) -> anyhow::Error {
     let code = if error.is_unreachable() { ExitCode::Unreachable } else { ExitCode::Usage };
     let mut complaint = Complaint::new(code, error.to_string());
     if let TargetError::Engine(failure) = &error {

@@ -47,6 +47,55 @@ pub struct CommonFlags {
     output: OutputFlags,
 }
 
+/// What is measured, for a command that says itself what is sent.
+#[derive(Debug, Args)]
+pub struct ServerFlags {
+    /// Start from a recipe: a file, or the name of a ready one (`plimsoll recipes list`). Flags win
+    /// over it.
+    #[arg(long, value_name = "FILE|NAME")]
+    recipe: Option<String>,
+
+    #[command(flatten)]
+    target: TargetFlags,
+
+    #[command(flatten)]
+    launch: LaunchFlags,
+
+    /// How prompt tokens are counted: auto, server, usage, or the path of a tokenizer.json.
+    #[arg(long, value_name = "FILE|HOW")]
+    tokenizer: Option<Tokenizer>,
+
+    /// Seed of every random stream: same seed, same requests [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+
+    #[command(flatten)]
+    telemetry: TelemetryFlags,
+
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+impl ServerFlags {
+    /// The recipe, if one is named, changed by these flags and by `further` ones of the command; its name,
+    /// and where results go.
+    pub fn recipe(self, further: Recipe) -> anyhow::Result<(Option<String>, Recipe, Settings)> {
+        let loaded = self.recipe.as_deref().map(Loaded::open).transpose()?;
+        let (name, recipe) =
+            loaded.map_or((None, Recipe::default()), |loaded| (Some(loaded.name), loaded.recipe));
+        let flags = Recipe {
+            seed: self.seed,
+            target: self.target.into_section()?,
+            engine: self.launch.into_section()?,
+            workload: WorkloadSection { tokenizer: self.tokenizer, ..WorkloadSection::default() },
+            telemetry: TelemetrySection { gpu: self.telemetry.gpu, dcgm: self.telemetry.dcgm },
+            ..further
+        };
+        let OutputFlags { out, json, quiet, force } = self.output;
+        Ok((name, recipe.changed_by(flags), Settings { out, json, quiet, force }))
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub struct TargetFlags {

@@ -1,24 +1,24 @@
 //! `plimsoll gate`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plimsoll::analysis::repeat;
 use plimsoll::plan::{Budget, Plan, StrategyPlan, TargetPlan};
 use plimsoll::recipe::{Duration, Precision, Purpose, Recipe};
 use plimsoll::report::gate::GateDocument;
 use plimsoll::report::{Document, write_all};
-use plimsoll::run::Contents;
-use plimsoll::search::adaptive::posterior::Crossing;
-use plimsoll::search::gate::{Gate as Strategist, known};
-use plimsoll::search::{Place, SearchOutcome, Strategy, TrialKind, TrialOutcome, judge};
-use plimsoll::stats::sequential::{GateDecision, GateTest};
+use plimsoll::run::{Contents, RepeatsFolder, left_out};
+use plimsoll::search::gate::Gate as Strategist;
+use plimsoll::search::{SearchOutcome, Strategy, TrialKind, TrialOutcome, judge};
+use plimsoll::stats::sequential::{GateDecision, GateTest, Known};
 
 use super::complaint::Complaint;
 use super::exit::ExitCode;
 use super::flags::CommonFlags;
 use super::output::print;
-use super::stored::closed_loop;
-use super::{block_on, engine};
+use super::stored::{closed_loop, closed_loops};
+use super::{block_on, engine, repeats};
 
 /// Fail where a server carries less than a baseline run found: for CI.
 ///
@@ -27,7 +27,7 @@ use super::{block_on, engine};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Gate {
-    /// Folder of the run to compare with.
+    /// Folder of the run to compare with, or of the searches of `--repeats`.
     #[arg(long, value_name = "RUN")]
     baseline: PathBuf,
 
@@ -67,8 +67,8 @@ Examples:
 impl Gate {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let contents = closed_loop(&self.baseline, "gate")?;
-        let test = self.test(&contents)?;
+        let baseline = Baseline::read(&self.baseline)?;
+        let test = self.test(&baseline)?;
         if let Some(flag) = self.common.names_question() {
             let text = format!("`{flag}`: a gate sends and asks what its baseline did");
             return Err(Complaint::new(ExitCode::Usage, text)
@@ -78,8 +78,8 @@ impl Gate {
         let given = self.common.names_target();
         let (flags, settings) = self
             .common
-            .resolve(Purpose::Search, Recipe { slo: Some(contents.plan.slo.clone()), ..Recipe::default() })?;
-        let left_out = contents.secrets_left_out();
+            .resolve(Purpose::Search, Recipe { slo: Some(baseline.plan.slo.clone()), ..Recipe::default() })?;
+        let left_out = left_out(&baseline.plan);
         if !given && !left_out.is_empty() {
             let text =
                 format!("the baseline's plan names values that were not kept: {}", left_out.join(", "));
@@ -88,14 +88,14 @@ impl Gate {
                 .into());
         }
         let Duration(seconds) = self.budget;
-        let target = if given { flags.target } else { contents.plan.target.clone() };
+        let target = if given { flags.target } else { baseline.plan.target.clone() };
         let plan = Plan {
-            name: format!("{}-gate", contents.plan.name),
-            target: as_baseline(target, &contents.plan.target),
-            engine: if given { flags.engine } else { contents.plan.engine.clone() },
+            name: format!("{}-gate", baseline.plan.name),
+            target: as_baseline(target, &baseline.plan.target),
+            engine: if given { flags.engine } else { baseline.plan.engine.clone() },
             strategy: StrategyPlan::Gate { test },
             budget: Budget { seconds: Some(seconds), requests: None },
-            ..contents.plan.clone()
+            ..baseline.plan
         };
         let (found, run, _) = block_on(engine::measure_all(&plan, &settings, None))?;
         write_all(&run.path, &run, &Document::of_run(&run))?;
@@ -129,14 +129,9 @@ impl Gate {
         })
     }
 
-    /// The test, from the baseline's trials.
-    fn test(&self, contents: &Contents) -> anyhow::Result<GateTest> {
-        let outcomes: Vec<TrialOutcome> = contents.outcomes().cloned().collect();
-        let judged = judge(&contents.plan.slo, contents.plan.load, &outcomes);
-        let crossing: Option<Crossing> = judged
-            .crossing
-            .filter(|_| judged.place == Place::Within && judged.answer.outcome == SearchOutcome::Found);
-        let Some(crossing) = crossing else {
+    /// The test, from what the baseline knows.
+    fn test(&self, baseline: &Baseline) -> anyhow::Result<GateTest> {
+        let Some(known) = baseline.known else {
             let text = format!("the baseline `{}` has no measured capacity", self.baseline.display());
             return Err(Complaint::new(ExitCode::Usage, text)
                 .hint("make one with `plimsoll search --precision 5%` whose load lies within `--concurrency`")
@@ -144,7 +139,7 @@ impl Gate {
         };
         let share = |Precision(share): Precision| share;
         let test = GateTest {
-            baseline: known(&crossing),
+            baseline: known,
             max_loss: share(self.max_loss),
             false_alarms: share(self.false_alarms),
             misses: share(self.misses),
@@ -160,6 +155,29 @@ impl Gate {
             return Err(Complaint::new(ExitCode::Usage, text).hint("give for example 5%").into());
         }
         Ok(test)
+    }
+}
+
+/// What a gate holds the present server against.
+struct Baseline {
+    plan: Plan,
+    /// The capacity, where it was measured.
+    known: Option<Known>,
+}
+
+impl Baseline {
+    /// Reads a run, or the searches of `--repeats`: the server that is measured then is one more run of it.
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        if RepeatsFolder::is_one(path) {
+            let mut runs = closed_loops(path, "gate")?;
+            let known = repeats::read(path)?.combined.map(|all| all.next_run());
+            return Ok(Self { plan: runs.swap_remove(0).plan, known });
+        }
+        let contents = closed_loop(path, "gate")?;
+        let outcomes: Vec<TrialOutcome> = contents.outcomes().cloned().collect();
+        let judged = judge(&contents.plan.slo, contents.plan.load, &outcomes);
+        let known = repeat(&judged).known.filter(|_| judged.answer.outcome == SearchOutcome::Found);
+        Ok(Self { plan: contents.plan, known })
     }
 }
 

@@ -11,6 +11,7 @@ mod gate;
 mod measure;
 mod output;
 mod plan;
+mod profile;
 mod recipes;
 mod repeats;
 mod report;
@@ -55,6 +56,7 @@ enum Command {
     Measure(Box<measure::Measure>),
     Check(Box<check::Check>),
     Tune(tune::Tune),
+    Profile(Box<profile::Profile>),
     Simulate(simulate::Simulate),
     Resume(stored::Resume),
     Replay(stored::Replay),
@@ -100,6 +102,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Measure(measure) => measure.run(),
         Command::Check(check) => check.run(),
         Command::Tune(tune) => tune.run(),
+        Command::Profile(profile) => profile.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Resume(resume) => resume.run(),
         Command::Replay(replay) => replay.run(),

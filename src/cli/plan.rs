@@ -11,11 +11,11 @@ use plimsoll::recipe::Duration;
 use plimsoll::report::fleet::{self, Asked, Autoscaler, FleetError, Run, Wanted};
 use plimsoll::report::terminal::Style;
 use plimsoll::report::{Document, SUMMARY_VERSION};
-use plimsoll::run::{Contents, JOURNAL_FILE, write_file};
+use plimsoll::run::{Contents, JOURNAL_FILE, RepeatsFolder, write_file};
 
 use super::complaint::Complaint;
 use super::exit::ExitCode;
-use super::output;
+use super::{output, repeats};
 
 /// Count the servers that a load needs, from finished runs.
 ///
@@ -61,6 +61,11 @@ pub struct Plan {
     #[arg(long, value_name = "PRICE")]
     cost: Vec<Positive>,
 
+    /// Power of a server at its planned load, watts: for the energy of the fleet; given once, or once for
+    /// each run [default: what the run measured of its GPUs]
+    #[arg(long, value_name = "WATTS")]
+    power_per_server: Vec<Positive>,
+
     /// GPUs of a server.
     #[arg(long, value_name = "N")]
     gpus_per_server: Option<u32>,
@@ -94,6 +99,7 @@ const EXAMPLES: &str = "\
 Example:
   plimsoll plan runs/latest --rate 500 --headroom 20% --redundancy 1
   plimsoll plan runs/latest --users 20000 --think 30s --cost 12.5 --gpus-per-server 8
+  plimsoll plan runs/latest --rate 500 --power-per-server 5600
   plimsoll plan runs/latest --series day.csv --out plans/
   plimsoll plan runs/a runs/b --tokens 2e6 --cost 12.5 --cost 8";
 
@@ -158,13 +164,14 @@ impl FromStr for Open {
 
 impl Plan {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let costs = self.costs()?;
+        let costs = self.of_each("prices (`--cost`)", &self.cost)?;
+        let powers = self.of_each("powers (`--power-per-server`)", &self.power_per_server)?;
         let wanted = self.wanted()?;
         let documents = self.runs.iter().map(|run| read(run)).collect::<anyhow::Result<Vec<_>>>()?;
         let runs: Vec<Run<'_>> = documents
             .iter()
-            .zip(costs)
-            .map(|((name, document), cost)| Run { name, document, cost })
+            .zip(costs.into_iter().zip(powers))
+            .map(|((name, document), (cost, power))| Run { name, document, cost, power })
             .collect();
         let plan = fleet::plan(&runs, &wanted).map_err(complaint)?;
         if let Some(folder) = &self.out {
@@ -197,18 +204,15 @@ impl Plan {
         Ok(ExitCode::Answered)
     }
 
-    /// The price of each run's server.
-    fn costs(&self) -> anyhow::Result<Vec<Option<f64>>> {
-        let price = |index: usize| self.cost.get(index).map(|Positive(price)| *price);
-        match self.cost.len() {
-            0 | 1 => Ok(vec![price(0); self.runs.len()]),
-            n if n == self.runs.len() => Ok((0..n).map(price).collect()),
-            n => Err(Complaint::new(
-                ExitCode::Usage,
-                format!("{n} prices (`--cost`) for {} runs", self.runs.len()),
-            )
-            .hint("give one for all, or one for each run, in their order")
-            .into()),
+    /// A figure of each run's server that was given once, or once for each run.
+    fn of_each(&self, what: &str, given: &[Positive]) -> anyhow::Result<Vec<Option<f64>>> {
+        let figure = |index: usize| given.get(index).map(|Positive(figure)| *figure);
+        match given.len() {
+            0 | 1 => Ok(vec![figure(0); self.runs.len()]),
+            n if n == self.runs.len() => Ok((0..n).map(figure).collect()),
+            n => Err(Complaint::new(ExitCode::Usage, format!("{n} {what} for {} runs", self.runs.len()))
+                .hint("give one for all, or one for each run, in their order")
+                .into()),
         }
     }
 
@@ -247,11 +251,12 @@ impl Plan {
 /// A run's name and summary, from its folder or from a summary that was kept alone.
 fn read(path: &Path) -> anyhow::Result<(String, Document)> {
     let folder = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if RepeatsFolder::is_one(&folder) {
+        return Ok((name_of(&folder), repeats::read(&folder)?.document));
+    }
     if folder.join(JOURNAL_FILE).exists() {
         let document = Document::of_run(&Contents::read(&folder)?);
-        let name =
-            folder.file_name().map_or(path.display().to_string(), |name| name.to_string_lossy().into_owned());
-        return Ok((name, document));
+        return Ok((name_of(&folder), document));
     }
     let file = if folder.is_dir() { folder.join("summary.json") } else { folder };
     let unusable = |problem: String| {
@@ -269,6 +274,11 @@ fn read(path: &Path) -> anyhow::Result<(String, Document)> {
         .into());
     }
     Ok((path.display().to_string(), document))
+}
+
+/// What the run of a folder is called.
+fn name_of(folder: &Path) -> String {
+    folder.file_name().map_or(folder.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 fn complaint(error: FleetError) -> anyhow::Error {

@@ -54,7 +54,8 @@ pub fn read(path: &Path) -> anyhow::Result<Repeated> {
     together(&folder, &plan, runs).ok_or_else(|| nothing(&folder))
 }
 
-fn nothing(folder: &RepeatsFolder) -> anyhow::Error {
+/// That no search of a folder has begun.
+pub fn nothing(folder: &RepeatsFolder) -> anyhow::Error {
     let path = folder.path().display();
     let hint = format!("`plimsoll resume {path}` starts them");
     Complaint::new(ExitCode::Void, format!("no search of `{path}` has begun")).hint(hint).into()
@@ -112,7 +113,7 @@ fn finish(
     runs: Vec<Contents>,
     settings: &Settings,
 ) -> anyhow::Result<ExitCode> {
-    let Repeated { document, nearest } = together(folder, plan, runs).ok_or_else(|| nothing(folder))?;
+    let Repeated { document, nearest, .. } = together(folder, plan, runs).ok_or_else(|| nothing(folder))?;
     write_all(folder.path(), &nearest, &document)?;
     if settings.json {
         print(&document.to_json())?;

@@ -1,9 +1,10 @@
 //! `plimsoll report`: the files of a run, made anew.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use plimsoll::profile::ProfileFolder;
 use plimsoll::report::repeats::Repeated;
 use plimsoll::report::{Document, parquet, terminal, write_all};
 use plimsoll::run::{Contents, RepeatsFolder};
@@ -11,7 +12,7 @@ use plimsoll::run::{Contents, RepeatsFolder};
 use super::complaint::Complaint;
 use super::exit::ExitCode;
 use super::output::print;
-use super::repeats;
+use super::{profile, repeats};
 
 /// Write the report of a stored run anew: summary.json, curve.csv, the plots and report.html.
 ///
@@ -50,19 +51,18 @@ pub struct Report {
 impl Report {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if ProfileFolder::is_one(&self.run) {
+            return self.of_profile();
+        }
         let (contents, document) = if RepeatsFolder::is_one(&self.run) {
-            let Repeated { document, nearest } = repeats::read(&self.run)?;
+            let Repeated { document, nearest, .. } = repeats::read(&self.run)?;
             (nearest, document)
         } else {
             let contents = Contents::read(&self.run)?;
             let document = Document::of_run(&contents);
             (contents, document)
         };
-        let folder = self.out.as_ref().unwrap_or(&self.run);
-        if self.out.is_some() {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make the folder `{}` (`--out`)", folder.display()))?;
-        }
+        let folder = self.folder()?;
         let mut written = write_all(folder, &contents, &document)?;
         if self.parquet {
             written.push(parquet::write(folder, &contents)?);
@@ -75,6 +75,33 @@ impl Report {
             })?;
             print(&table)?;
         } else if self.json {
+            print(&document.to_json())?;
+        } else {
+            let paths: String = written.iter().map(|path| format!("{}\n", path.display())).collect();
+            print(&paths)?;
+        }
+        Ok(ExitCode::Answered)
+    }
+
+    /// Where the files go.
+    fn folder(&self) -> anyhow::Result<&Path> {
+        let Some(folder) = &self.out else { return Ok(&self.run) };
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder `{}` (`--out`)", folder.display()))?;
+        Ok(folder)
+    }
+
+    fn of_profile(self) -> anyhow::Result<ExitCode> {
+        if let Some((_, flag)) =
+            [(self.parquet, "--parquet"), (self.table, "--table")].into_iter().find(|f| f.0)
+        {
+            let text = format!("`{flag}` is of one run, but `{}` is a profile", self.run.display());
+            let hint = format!("name one of the runs in `{}`", self.run.join("runs").display());
+            return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+        }
+        let document = profile::read(&self.run)?;
+        let written = document.write(self.folder()?)?;
+        if self.json {
             print(&document.to_json())?;
         } else {
             let paths: String = written.iter().map(|path| format!("{}\n", path.display())).collect();

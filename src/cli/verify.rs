@@ -42,7 +42,7 @@ fn open_loop(plan: &Plan, users: u32, rate: f64) -> Plan {
     check.load = LoadRange { min: 1, max: cap };
     // The budget is the search's; the check has a length of its own.
     check.budget = Budget::default();
-    check.strategy = StrategyPlan::Grid { levels: Vec::new() };
+    check.strategy = StrategyPlan::Grid { levels: Vec::new(), warm: false };
     check.trial.requests = 1;
     (check.trial.min_seconds, check.trial.max_seconds) = (SECONDS, SECONDS);
     check.arrivals = Some(ArrivalsPlan {

@@ -10,7 +10,7 @@ pub struct ReadyRecipe {
 }
 
 /// All of them, the general ones first.
-pub const READY: [ReadyRecipe; 12] = [
+pub const READY: [ReadyRecipe; 15] = [
     ReadyRecipe { name: "chat", text: include_str!("../../recipes/chat.toml") },
     ReadyRecipe { name: "long-context", text: include_str!("../../recipes/long-context.toml") },
     ReadyRecipe { name: "batch", text: include_str!("../../recipes/batch.toml") },
@@ -29,6 +29,9 @@ pub const READY: [ReadyRecipe; 12] = [
     },
     ReadyRecipe { name: "simulated-managed", text: include_str!("../../recipes/simulated-managed.toml") },
     ReadyRecipe { name: "simulated-tune", text: include_str!("../../recipes/simulated-tune.toml") },
+    ReadyRecipe { name: "prefill-curve", text: include_str!("../../recipes/prefill-curve.toml") },
+    ReadyRecipe { name: "decode-surface", text: include_str!("../../recipes/decode-surface.toml") },
+    ReadyRecipe { name: "pareto-shapes", text: include_str!("../../recipes/pareto-shapes.toml") },
 ];
 
 impl ReadyRecipe {

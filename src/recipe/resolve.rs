@@ -250,7 +250,7 @@ fn resolve_search(section: StrategySection, concurrency: Option<Bounds>) -> (Str
                 (None, Some(&min), Some(&max)) => LoadRange { min, max },
                 _ => range,
             };
-            (StrategyPlan::Grid { levels }, range)
+            (StrategyPlan::Grid { levels, warm: false }, range)
         }
     }
 }
@@ -272,12 +272,12 @@ fn resolve_arrivals(
     let rates = mean.map(|mean| Rates { min: mean, max: mean });
     let Some(Rates { min, max }) = rates.or(section.rate) else { return Ok(None) };
     let levels = match strategy {
-        StrategyPlan::Grid { levels } if purpose == Purpose::Search => {
+        StrategyPlan::Grid { levels, .. } if purpose == Purpose::Search => {
             let rates: Vec<f64> = levels.iter().map(|&level| f64::from(level)).collect();
             levels.clear();
             rates.into_iter().filter(|rate| (min..=max).contains(rate)).collect()
         }
-        StrategyPlan::Grid { levels } => {
+        StrategyPlan::Grid { levels, .. } => {
             levels.clear();
             vec![min]
         }
@@ -310,7 +310,7 @@ fn resolve_arrivals(
 }
 
 /// `count` whole numbers evenly spaced on the log scale, both ends among them.
-fn log_spaced(bounds: Bounds, count: usize) -> Vec<u32> {
+pub(super) fn log_spaced(bounds: Bounds, count: usize) -> Vec<u32> {
     let (low, high) = (f64::from(bounds.min), f64::from(bounds.max));
     let step = |index: usize| index as f64 / (count - 1) as f64;
     (0..count).map(|index| (low * (high / low).powf(step(index))).round() as u32).collect()
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_grid_without_levels_takes_the_log_spaced_ones() {
         let levels = |text: &str| match plan(text) {
-            Plan { strategy: StrategyPlan::Grid { levels }, load, .. } => (levels, load.min, load.max),
+            Plan { strategy: StrategyPlan::Grid { levels, .. }, load, .. } => (levels, load.min, load.max),
             other => panic!("{:?}", other.strategy),
         };
         let kind = "[strategy]\nkind = 'grid'";

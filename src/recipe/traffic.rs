@@ -150,7 +150,7 @@ impl WorkloadSection {
 
 impl LoadSection {
     /// Whether an open loop is asked for.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.rate.is_some() || self.moves()
     }
 
@@ -446,7 +446,7 @@ mod tests {
         assert!((arrivals.min - 6.0 / 7.0).abs() < 1e-12, "{}", arrivals.min);
         assert_eq!(arrivals.curve, Some(CurvePlan::Trace { speed_up: 2.0 }));
         assert_eq!(plan.workload.isl.mean(), 30.0);
-        assert_eq!(plan.strategy, StrategyPlan::Grid { levels: vec![] });
+        assert_eq!(plan.strategy, StrategyPlan::Grid { levels: vec![], warm: false });
     }
 
     #[test]

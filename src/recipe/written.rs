@@ -11,6 +11,7 @@ use super::engine::EngineSection;
 use super::error::{RecipeError, closest};
 use super::lengths::TokenLengths;
 use super::locate;
+use super::profile::ProfileSection;
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::ready::{READY, ReadyRecipe};
 use super::traffic::{ClassSection, FormatName, Pool, Ramp, ReplaySection};
@@ -50,6 +51,8 @@ pub struct Recipe {
     pub knobs: BTreeMap<String, KnobSection>,
     /// How the knobs are searched.
     pub tune: TuneSection,
+    /// What `plimsoll profile` measures.
+    pub profile: ProfileSection,
 }
 
 /// The server under test: a live endpoint (`url`) or the simulated engine (`simulated`).
@@ -373,6 +376,11 @@ impl Recipe {
             tune.launches,
             tune.budget,
             tune.confirmations,
+            profile.kind,
+            profile.isl,
+            profile.osl,
+            profile.concurrency,
+            profile.gpus,
         );
         if !flags.tune.constraints.is_empty() {
             self.tune.constraints = flags.tune.constraints;

@@ -29,6 +29,9 @@ pub struct Analysis {
     /// What another tool said beside what its requests say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<String>,
+    /// The part of the run that was judged, where it was not the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// The SLO that its load was searched for, where it is known.
     pub searched_slo: Vec<String>,
     /// Whether the answer lies within the measured loads.
@@ -77,6 +80,9 @@ impl AnalysisDocument {
         let mut label = place_words(self.analysis.place);
         if self.document.answer.interval.is_some() && self.analysis.place != Place::Within {
             label.push_str("\n(the interval is between what plainly met and what plainly missed)");
+        }
+        if let Some(part) = &self.analysis.part {
+            label.push_str(&format!("\nof the run only {part}"));
         }
         if let Some(beside) = &self.analysis.beside {
             label.push('\n');

@@ -109,7 +109,8 @@ fn change(ratio: f64) -> String {
 }
 
 fn signed(ratio: f64) -> String {
-    format!("{:+.0} %", (ratio - 1.0) * 100.0)
+    // Adding 0 to what rounds to none makes it +0, never -0.
+    format!("{:+.0} %", ((ratio - 1.0) * 100.0).round() + 0.0)
 }
 
 fn significant_percent(share: f64) -> String {

@@ -15,6 +15,7 @@ pub mod html;
 pub mod live;
 pub mod parquet;
 pub mod plot;
+pub mod profile;
 pub mod progress;
 mod rate_check;
 pub mod repeats;

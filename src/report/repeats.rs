@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{AnswerDocument, Document};
 use super::words;
+use crate::analysis::{self, Together};
 use crate::plan::{Plan, StrategyPlan};
 use crate::run::{Contents, Cost, RepeatsFolder};
-use crate::search::gate::known;
-use crate::search::repeats::{self, Repeat};
-use crate::search::{Answer, Place, SearchOutcome, TrialOutcome, judge};
+use crate::search::repeats::{self, Combined, Repeat};
+use crate::search::{Answer, SearchOutcome, TrialOutcome, judge};
+use crate::slo::Slo;
 use crate::units::{Interval, Load, significant};
 
 /// Several whole searches that were put together.
@@ -52,6 +53,8 @@ pub struct Repeated {
     pub document: Document,
     /// The run that is nearest to the answer.
     pub nearest: Contents,
+    /// What they know together; none where fewer than two found a load.
+    pub combined: Option<Combined>,
 }
 
 /// Puts the searches of a folder together; `None` where none has begun.
@@ -59,24 +62,68 @@ pub fn together(folder: &RepeatsFolder, plan: &Plan, runs: Vec<Contents>) -> Opt
     let all: Vec<Repeat> = runs.iter().map(repeat).collect();
     let (answer, combined) = repeats::answer(&all);
     let mut answer = answer?;
-    let unfinished = (runs.len() as u32) < plan.repeats;
-    if unfinished || runs.last().is_some_and(|run| run.ended.is_none()) {
+    if !is_finished(plan, &runs) {
         answer.outcome = SearchOutcome::Interrupted;
     }
-    let distance = |run: &&Repeat| match (run.answer.load, answer.load) {
+    let nearest = nearest(&all, &answer)?;
+    let document = Document::of_run(&runs[nearest]);
+    let document = of_all(folder, plan, &runs, &all, (&answer, combined, nearest), document);
+    Some(Repeated { document, nearest: runs.into_iter().nth(nearest)?, combined })
+}
+
+/// The searches of a folder under another SLO, as `read` has judged them; `None` where there are none.
+pub fn anew(
+    folder: &RepeatsFolder,
+    plan: &Plan,
+    runs: &[Contents],
+    slo: &Slo,
+    read: &Together,
+) -> Option<Document> {
+    let all: Vec<Repeat> = read.each.iter().map(|anew| analysis::repeat(&anew.judged)).collect();
+    let answer = &read.judged.answer;
+    let nearest = nearest(&all, answer)?;
+    let (run, outcomes) = (runs.get(nearest)?, &read.each.get(nearest)?.outcomes);
+    let as_it_was = Document::of_run(run);
+    let asked = Plan { slo: slo.clone(), ..run.plan.clone() };
+    let document = Document::new(&asked, answer, outcomes, run.cost, &run.warnings, as_it_was.provenance);
+    let combined = repeats::answer(&all).1;
+    let mut document = of_all(folder, plan, runs, &all, (answer, combined, nearest), document);
+    if !is_finished(plan, runs) {
+        document.warnings.push("not all of the searches have ended: the others are judged".to_owned());
+    }
+    Some(document)
+}
+
+fn is_finished(plan: &Plan, runs: &[Contents]) -> bool {
+    runs.len() as u32 >= plan.repeats && runs.last().is_some_and(|run| run.ended.is_some())
+}
+
+/// The run whose load is nearest to the answer; the first where none has one.
+fn nearest(all: &[Repeat], answer: &Answer) -> Option<usize> {
+    let distance = |run: &Repeat| match (run.answer.load, answer.load) {
         (Some(own), Some(load)) if own.value() > 0.0 => (own.value() / load.value().max(1e-9)).ln().abs(),
         _ => f64::INFINITY,
     };
-    let nearest = all.iter().enumerate().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?.0;
+    all.iter().enumerate().min_by(|a, b| distance(a.1).total_cmp(&distance(b.1))).map(|(index, _)| index)
+}
+
+/// The document of one of the searches, with the answer of all of them.
+fn of_all(
+    folder: &RepeatsFolder,
+    plan: &Plan,
+    runs: &[Contents],
+    all: &[Repeat],
+    (answer, combined, nearest): (&Answer, Option<Combined>, usize),
+    mut document: Document,
+) -> Document {
     let cost = runs.iter().fold(Cost::default(), |sum, run| Cost {
         seconds: sum.seconds + run.cost.seconds,
         requests: sum.requests + run.cost.requests,
         client_cpu_seconds: sum.client_cpu_seconds + run.cost.client_cpu_seconds,
     });
-    let mut document = Document::of_run(&runs[nearest]);
     let bottleneck = document.answer.bottleneck.take();
     document.outcome = answer.outcome;
-    document.answer = AnswerDocument { bottleneck, ..AnswerDocument::from(&answer) };
+    document.answer = AnswerDocument { bottleneck, ..AnswerDocument::from(answer) };
     document.cost = cost;
     document.provenance.seed = plan.seed;
     document.provenance.plan_hash = folder.plan_hash().to_owned();
@@ -85,7 +132,7 @@ pub fn together(folder: &RepeatsFolder, plan: &Plan, runs: Vec<Contents>) -> Opt
         wanted: plan.repeats,
         runs: runs
             .iter()
-            .zip(&all)
+            .zip(all)
             .map(|(run, repeat)| RepeatedRun {
                 folder: relative(&run.path, folder.path()),
                 seed: run.plan.seed,
@@ -98,8 +145,7 @@ pub fn together(folder: &RepeatsFolder, plan: &Plan, runs: Vec<Contents>) -> Opt
         interval: combined.and(document.answer.interval),
         shown: nearest + 1,
     });
-    let nearest = runs.into_iter().nth(nearest)?;
-    Some(Repeated { document, nearest })
+    document
 }
 
 /// The searches of a folder that have begun, in order.
@@ -114,10 +160,7 @@ pub fn begun(folder: &RepeatsFolder, plan: &Plan) -> Result<Vec<Contents>, crate
 /// A run's answer with its posterior, where it was read off one.
 fn repeat(run: &Contents) -> Repeat {
     let outcomes: Vec<TrialOutcome> = run.outcomes().cloned().collect();
-    let judged = || {
-        let judged = judge(&run.plan.slo, run.plan.load, &outcomes);
-        judged.crossing.filter(|_| judged.place == Place::Within).as_ref().map(known)
-    };
+    let judged = || analysis::repeat(&judge(&run.plan.slo, run.plan.load, &outcomes)).known;
     let adaptive = matches!(run.plan.strategy, StrategyPlan::Adaptive { .. }) && run.plan.arrivals.is_none();
     let answer = match &run.ended {
         Some(ended) => ended.answer.clone(),

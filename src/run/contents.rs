@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::error::RunError;
 use super::journal::{self, Cost, Event, Started};
 use super::records::{self, Frame};
@@ -210,19 +212,33 @@ fn read_plan(folder: &Path) -> Result<(Plan, String), RunError> {
 
 /// The plan in a file of a folder, and the file's bytes.
 pub(super) fn read_plan_file(folder: &Path, name: &'static str) -> Result<(Plan, Vec<u8>), RunError> {
-    let path = folder.join(name);
-    let bytes = read_file(folder, name)?;
-    let invalid = |problem: String| RunError::Plan { path: path.clone(), problem };
-    let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
-    let plan: Plan = toml::from_str(text).map_err(|error| invalid(error.message().to_owned()))?;
-    if plan.plan_version != PLAN_VERSION {
-        let problem = format!(
-            "it has `plan_version` {}, this program reads {PLAN_VERSION}; use the program that made it",
-            plan.plan_version
-        );
-        return Err(invalid(problem));
-    }
+    let (plan, bytes) = read_toml(folder, name)?;
+    check_version(&folder.join(name), &plan)?;
     Ok((plan, bytes))
+}
+
+/// What a TOML file of a folder holds, and its bytes.
+pub(super) fn read_toml<P: DeserializeOwned>(
+    folder: &Path,
+    name: &'static str,
+) -> Result<(P, Vec<u8>), RunError> {
+    let bytes = read_file(folder, name)?;
+    let invalid = |problem: String| RunError::Plan { path: folder.join(name), problem };
+    let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
+    let plan = toml::from_str(text).map_err(|error| invalid(error.message().to_owned()))?;
+    Ok((plan, bytes))
+}
+
+/// Refuses a plan of another version of the schema.
+pub(super) fn check_version(file: &Path, plan: &Plan) -> Result<(), RunError> {
+    if plan.plan_version == PLAN_VERSION {
+        return Ok(());
+    }
+    let problem = format!(
+        "it has `plan_version` {}, this program reads {PLAN_VERSION}; use the program that made it",
+        plan.plan_version
+    );
+    Err(RunError::Plan { path: file.to_owned(), problem })
 }
 
 /// FNV-1a, 64 bits, hexadecimal: tells whether a text has changed, and guards against nobody.

@@ -44,7 +44,7 @@ pub enum RunError {
         missing: &'static str,
     },
     /// The folder holds several runs.
-    #[error("`{}` holds several searches (`--repeats`); name one of the runs in its `runs`", path.display())]
+    #[error("`{}` holds several searches", path.display())]
     Several {
         /// The folder.
         path: PathBuf,

@@ -67,6 +67,12 @@ impl Grid {
         }
     }
 
+    /// The same on a server that is warm already.
+    #[must_use]
+    pub fn warmed(self) -> Self {
+        Self { warm: true, ..self }
+    }
+
     /// The same without a warm-up, and each level exactly once: a curve of rates or a trace is a load of
     /// its own, from its first request on.
     #[must_use]

@@ -72,7 +72,10 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
         StrategyPlan::Gate { test } => Box::new(Gate::new(slo, plan.load, *test, plan.budget, plan.seed)),
         StrategyPlan::Soak { hold } => Box::new(Soak::new(slo, plan.load, *hold)),
-        StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
+        StrategyPlan::Grid { levels, warm } => {
+            let grid = Grid::new(slo, plan.load, levels, plan.trial);
+            Box::new(if *warm { grid.warmed() } else { grid })
+        }
     }
 }
 

@@ -41,6 +41,20 @@ pub struct Combined {
     pub between_run_sd: f64,
 }
 
+impl Combined {
+    /// The capacity as a posterior that is normal on the log scale.
+    pub fn known(&self) -> Known {
+        let wide = 2.0 * normal_quantile(0.5 + CONFIDENCE / 2.0);
+        Known { capacity: self.capacity, log_sd: (self.interval.1 / self.interval.0).ln() / wide }
+    }
+
+    /// The same of one more run: it differs from the others as they do from each other.
+    pub fn next_run(&self) -> Known {
+        let Known { capacity, log_sd } = self.known();
+        Known { capacity, log_sd: log_sd.hypot(self.between_run_sd) }
+    }
+}
+
 /// One search of several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeat {

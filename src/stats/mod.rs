@@ -10,6 +10,7 @@ pub mod betabinomial;
 pub mod binomial;
 pub mod growth;
 pub mod isotonic;
+pub mod least_squares;
 pub mod monotone;
 pub mod mser;
 pub mod optim;

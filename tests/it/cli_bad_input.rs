@@ -141,3 +141,57 @@ fn a_recipe_that_cannot_be_used_is_named_with_file_line_and_field() {
         "{stderr}"
     );
 }
+
+#[test]
+fn a_folder_that_is_no_run_is_told_from_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let hint = |arguments: &[&str]| {
+        let stderr = complaint_in(path, arguments);
+        let lines: Vec<&str> = stderr.lines().collect();
+        assert!(lines[0].starts_with("error: ") && lines.len() == 2, "{arguments:?}: {stderr}");
+        lines[1].strip_prefix("hint: ").unwrap().to_owned()
+    };
+    for run in [
+        &["report"][..],
+        &["watch"],
+        &["replay"],
+        &["resume"],
+        &["soak"],
+        &["analyze"],
+        &["gate", "--baseline"],
+    ] {
+        let nowhere = [run, &["nowhere"]].concat();
+        assert!(hint(&nowhere).contains("there is no such folder"), "{run:?}");
+    }
+    assert!(hint(&["compare", "nowhere", "nowhere"]).contains("`runs/latest`"));
+    fs::create_dir_all(path.join("runs/one")).unwrap();
+    fs::write(path.join("runs/one/plan.toml"), "").unwrap();
+    fs::write(path.join("runs/one/summary.json"), "").unwrap();
+    assert_eq!(hint(&["report", "runs"]), "it holds runs; name one of them, such as `runs/one`");
+    assert_eq!(
+        hint(&["report", "runs/one/summary.json"]),
+        "it is a file of a run; give the folder: `runs/one`"
+    );
+    for (file, what) in [("profile.toml", "it is a profile"), ("tune.toml", "it is a tuning")] {
+        fs::create_dir(path.join(file.replace('.', "-"))).unwrap();
+        fs::write(path.join(file.replace('.', "-")).join(file), "").unwrap();
+        assert!(hint(&["watch", &file.replace('.', "-")]).starts_with(what), "{file}");
+    }
+    fs::create_dir(path.join("several")).unwrap();
+    fs::write(path.join("several/repeats.toml"), "").unwrap();
+    assert!(hint(&["watch", "several"]).contains("name one of the runs in `several/runs`"));
+}
+
+#[test]
+fn a_profile_that_cannot_be_drawn_is_refused_before_any_load() {
+    assert_complaint(&["profile"], "not provided: <WHAT>", "plimsoll profile --help");
+    assert_complaint(&["profile", "prefill", "--isl", "1,2"], "a curve needs 4", "--isl 128..8192");
+    assert_complaint(&["profile", "decode", "--isl", "1,x"], "`x` is not a whole number", "");
+    assert_complaint(
+        &["profile", "pareto", "--isl", "4096"],
+        "do not fit the context of 4096 tokens",
+        "--isl",
+    );
+    assert_complaint(&["profile", "--recipe", "chat"], "it is not said what is profiled", "prefill");
+}

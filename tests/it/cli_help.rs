@@ -37,6 +37,11 @@ fn help_of_tune() {
 }
 
 #[test]
+fn help_of_profile() {
+    insta::assert_snapshot!(help(&["profile", "--help"]));
+}
+
+#[test]
 fn help_of_simulate() {
     insta::assert_snapshot!(help(&["simulate", "--help"]));
 }

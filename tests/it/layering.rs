@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules, top to bottom: each may use those above it.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "units",
     "rng",
     "stats",
@@ -26,6 +26,7 @@ const ORDER: [&str; 25] = [
     "trial",
     "controller",
     "analysis",
+    "profile",
     "tune",
     "capacity",
     "report",

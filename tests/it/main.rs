@@ -1,6 +1,7 @@
 //! Integration tests: one file a promise.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod answers;
 mod bottleneck;
 mod cli_bad_input;
 mod cli_check;
@@ -17,6 +18,7 @@ mod layering;
 mod live_page;
 mod managed;
 mod open_loop;
+mod profile;
 mod quirks;
 mod report_page;
 mod resume_over;

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use plimsoll::recipe::{Purpose, Recipe};
+use plimsoll::run::RunFolder;
 use serde_json::Value;
 
-use crate::stored_runs::{finished, plan};
+use crate::stored_runs::{finished, plan, search};
 
 /// A headless browser, if this machine has one.
 fn browser() -> Option<&'static str> {
@@ -76,4 +78,30 @@ fn the_page_draws_without_a_fault_and_says_what_the_summary_says() {
     };
     let objectives = summary["slo"].as_array().unwrap().len();
     assert_eq!(dom.matches("<figure").count(), objectives + 3 + has("ttft") + has("itl"));
+}
+
+#[test]
+fn a_hundred_thousand_requests_are_a_page_of_less_than_ten_megabytes() {
+    let out = tempfile::tempdir().unwrap();
+    let recipe = "[strategy]\nlevels = [48]\n[trial]\nrequests = 100_000\nmax_duration = '2h'";
+    let recipe = Recipe::from_toml(recipe, "large").unwrap();
+    let plan = recipe.into_plan(Some("large"), Purpose::Measure).unwrap();
+    let mut folder = RunFolder::create(Some(out.path()), "large", &plan).unwrap();
+    let found = search(&plan, &mut folder, &[], 1);
+    assert!(found.cost.requests > 100_000);
+    let run = folder.path().to_owned();
+    folder.close().unwrap();
+    let report =
+        assert_cmd::Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("report").arg(&run).output().unwrap();
+    assert_eq!(report.status.code(), Some(0), "{}", String::from_utf8_lossy(&report.stderr));
+    let page = run.join("report.html");
+    let bytes = std::fs::metadata(&page).unwrap().len();
+    assert!(bytes < 10_000_000, "{bytes} bytes");
+    let Some(browser) = browser() else {
+        println!("skipped: no browser on this machine to open it in");
+        return;
+    };
+    let (dom, console) = open(browser, &page, &out.path().join("profile"));
+    assert_eq!(console, "");
+    assert!(dom.contains("data-ready=\"yes\""), "the script came to no end");
 }

@@ -39,7 +39,8 @@ pub fn plan() -> Plan {
     recipe.into_plan(Some("test"), Purpose::Search).unwrap()
 }
 
-fn search(plan: &Plan, folder: &mut RunFolder, past: &[TrialOutcome], seed: u64) -> controller::Found {
+/// Runs a plan on the embedded engine in virtual time.
+pub fn search(plan: &Plan, folder: &mut RunFolder, past: &[TrialOutcome], seed: u64) -> controller::Found {
     let mut target = Virtual { seed };
     let mut silent = Silent;
     ready(controller::search(plan, &mut target, folder, past, Cost::default(), &mut silent)).unwrap()
@@ -53,8 +54,13 @@ fn resumed(past: &Contents, folder: &mut RunFolder, outcomes: &[TrialOutcome]) -
 
 /// The folder of a finished search.
 pub fn finished(out: &Path, plan: &Plan) -> std::path::PathBuf {
+    finished_on(out, plan, 1)
+}
+
+/// The same, of a server whose noise has this seed.
+pub fn finished_on(out: &Path, plan: &Plan, seed: u64) -> std::path::PathBuf {
     let mut folder = RunFolder::create(Some(out), "test", plan).unwrap();
-    let found = search(plan, &mut folder, &[], 1);
+    let found = search(plan, &mut folder, &[], seed);
     assert_eq!(found.answer.outcome, SearchOutcome::Found);
     let path = folder.path().to_owned();
     folder.close().unwrap();

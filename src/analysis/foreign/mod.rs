@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{Material, Trial};
+use super::{Beside, Material, Trial};
 use crate::loadgen::record::{Outcome, Phase, RequestRecord};
 use crate::loadgen::session::LevelHistory;
 use crate::plan::LoadRange;
@@ -206,6 +206,7 @@ fn assemble(batches: Vec<Batch>) -> Material {
             pending: Vec::new(),
             void: None,
             issued_total: issued,
+            beside: Beside::default(),
         });
         clock = ended + APART;
     }

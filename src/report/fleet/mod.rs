@@ -1,5 +1,6 @@
 //! The plan of a fleet: server counts from finished runs, as data, on the terminal and as a picture.
 
+mod energy;
 mod figures;
 mod kubernetes;
 mod picture;
@@ -11,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use energy::{FleetEnergy, PowerSource};
 pub use figures::server;
 pub use kubernetes::{Autoscaler, manifest};
 pub use picture::svg;
@@ -61,6 +63,8 @@ pub struct Run<'a> {
     pub document: &'a Document,
     /// What an hour of such a server costs, in any currency.
     pub cost: Option<f64>,
+    /// What such a server draws at its planned load, watts, where that is given.
+    pub power: Option<f64>,
 }
 
 /// A run that no fleet can be planned from.
@@ -153,6 +157,9 @@ pub struct RunFleet {
     pub gpus: Option<u32>,
     /// What the fleet costs.
     pub cost: Option<FleetCost>,
+    /// What the fleet draws, where a server's power is given or was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<FleetEnergy>,
     /// Fewest and most servers, for an autoscaler.
     pub replicas: (u32, u32),
     /// What the reader should know of this run.
@@ -252,17 +259,24 @@ fn plan_run(run: &Run<'_>, wanted: &Wanted) -> Result<RunFleet, FleetError> {
         }
         Asked::Constant(_) => rate,
     };
-    let cost = run.cost.map(|per_server_hour| {
-        let static_hours = 24.0 * f64::from(fleet.servers);
-        let hours = series.as_ref().map_or(static_hours, |series| series.server_hours_per_day);
-        let tokens = server.osl.map(|osl| osl * mean_rate * 86_400.0 / 1e6).filter(|&tokens| tokens > 0.0);
-        FleetCost {
-            per_server_hour,
-            per_day: hours * per_server_hour,
-            static_per_day: static_hours * per_server_hour,
-            per_million_output_tokens: tokens.map(|tokens| hours * per_server_hour / tokens),
-        }
+    let static_hours = 24.0 * f64::from(fleet.servers);
+    let hours = series.as_ref().map_or(static_hours, |series| series.server_hours_per_day);
+    let tokens = server.osl.map(|osl| osl * mean_rate * 86_400.0 / 1e6).filter(|&tokens| tokens > 0.0);
+    let cost = run.cost.map(|per_server_hour| FleetCost {
+        per_server_hour,
+        per_day: hours * per_server_hour,
+        static_per_day: static_hours * per_server_hour,
+        per_million_output_tokens: tokens.map(|tokens| hours * per_server_hour / tokens),
     });
+    let metered = || {
+        let load = fleet.in_flight.or(run.document.answer.load.map(|load| load.value()))?;
+        energy::measured(run.document, load).map(|watts| (watts, PowerSource::Gpus))
+    };
+    let energy = run
+        .power
+        .map(|watts| (watts, PowerSource::Given))
+        .or_else(metered)
+        .map(|(watts, source)| FleetEnergy::new(watts, source, hours, tokens));
     let engine = run.document.provenance.target.as_ref().and_then(|target| target.get("engine")?.as_str());
     Ok(RunFleet {
         run: name(),
@@ -271,6 +285,7 @@ fn plan_run(run: &Run<'_>, wanted: &Wanted) -> Result<RunFleet, FleetError> {
         relaxations: relaxations(&server, rate, &policy).map_err(failed)?,
         gpus: wanted.gpus_per_server.map(|gpus| gpus.saturating_mul(fleet.servers)),
         cost,
+        energy,
         replicas: (least.min(fleet.servers), fleet.servers),
         notes: notes(run.document, &server, wanted),
         server: ServerFigures {

@@ -1,6 +1,6 @@
 //! The plan on one screen.
 
-use super::{Asked, FleetDocument, RankedBy, RunFleet};
+use super::{Asked, FleetDocument, FleetEnergy, PowerSource, RankedBy, RunFleet};
 use crate::capacity::{Burst, Demand, Level, Relaxed, SeriesPlan};
 use crate::report::terminal::Style;
 use crate::report::terminal::style::{Ink, labelled, wrap};
@@ -193,6 +193,25 @@ fn facts(out: &mut String, document: &FleetDocument, best: &RunFleet, style: Sty
             text += &format!("; {} for a million output tokens", money(each));
         }
         fact("cost", text);
+    }
+    if let Some(energy) = best.energy {
+        fact("energy", energy_words(&energy, best.series.is_some()));
+    }
+}
+
+fn energy_words(energy: &FleetEnergy, follows: bool) -> String {
+    let kwh = |amount: f64| format!("{} kWh", trimmed(significant(amount)));
+    let per_hour = if follows { String::new() } else { format!("{} an hour, ", kwh(energy.kwh_per_hour)) };
+    let mut text = format!("{per_hour}{} a day", kwh(energy.kwh_per_day));
+    if let Some(each) = energy.kwh_per_million_output_tokens {
+        text += &format!("; {} for a million output tokens", kwh(each));
+    }
+    let watts = energy.watts_per_server;
+    let power =
+        if watts < 1000.0 { format!("{watts:.0} W") } else { format!("{} kW", significant(watts / 1000.0)) };
+    text + &match energy.source {
+        PowerSource::Given => format!(" ({power} a server, as given)"),
+        PowerSource::Gpus => format!(" ({power} a server: its GPUs as measured, the rest of it not counted)"),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn day() -> Asked {
 }
 
 pub(super) fn sample_runs(document: &Document) -> Vec<Run<'_>> {
-    vec![Run { name: "chat", document, cost: Some(12.5) }]
+    vec![Run { name: "chat", document, cost: Some(12.5), power: None }]
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn runs_are_ranked_by_cost_and_differences_are_told() {
     let mut missed = document.clone();
     missed.outcome = SearchOutcome::MissedAtLowest;
     missed.answer.load = None;
-    let run = |name, document, cost| Run { name, document, cost: Some(cost) };
+    let run = |name, document, cost| Run { name, document, cost: Some(cost), power: None };
     let runs = [run("large", &document, 12.5), run("small", &other, 4.0), run("hopeless", &missed, 1.0)];
     let plan = plan(&runs, &wanted("100")).unwrap();
     let names: Vec<&str> = plan.fleets.iter().map(|fleet| fleet.run.as_str()).collect();

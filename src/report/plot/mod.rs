@@ -9,6 +9,7 @@ mod draw;
 mod effects;
 pub mod frontier;
 mod header;
+pub mod profile;
 mod servers;
 
 use plotters::backend::{BitMapBackend, SVGBackend};
