@@ -4,6 +4,7 @@
 //! requests that are in flight at a trial's end go on into the next one.
 
 mod open;
+mod ramp;
 #[cfg(test)]
 mod tests;
 
@@ -12,14 +13,14 @@ pub use open::OpenLoad;
 use crate::loadgen::record::{Phase, RequestRecord};
 use crate::loadgen::session::{Excess, InFlight, Session, SessionError, SessionEvent, Wake};
 use crate::metrics::reading::{Samples, readings};
-use crate::metrics::{Counts, Summary, token_time};
+use crate::metrics::{ColdStart, Counts, Summary, slices, token_time};
 use crate::plan::Budget;
 use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::Slo;
 use crate::stats::mser::mser5;
 use crate::units::Load;
 use crate::verdict::{Checks, Reading, Verdict, judge, void_reason};
-use crate::workload::ArrivalProcess;
+use crate::workload::{ArrivalProcess, UserRamp};
 
 /// Longest time between looks at a running trial, seconds: what the progress display sees.
 const GLANCE: f64 = 0.5;
@@ -35,6 +36,8 @@ pub struct Trials<S> {
     /// How open loops are run, and whether one runs now.
     open: OpenLoad,
     is_open: bool,
+    /// How the number of users moves within a trial of a closed loop, where it does.
+    ramp: Option<UserRamp>,
     /// Completions a second at the level in force, once known.
     rate: Option<f64>,
     /// Mean life of a request, seconds, once known.
@@ -86,6 +89,7 @@ impl<S: Session> Trials<S> {
                 curve: None,
             },
             is_open: false,
+            ramp: None,
             rate: None,
             life: None,
             summarise,
@@ -138,8 +142,7 @@ impl<S: Session> Trials<S> {
     pub async fn rest(&mut self, seconds: f64) -> Result<(), SessionError> {
         self.session.set_level(0, 0.0, Excess::Retire);
         self.level = 0;
-        let mut idle =
-            Running { began: self.session.now(), settled: None, records: Vec::new(), unstable: false };
+        let mut idle = Running::begin(self.session.now());
         let until = self.session.now() + seconds;
         let result = self.advance_to(until, &mut idle, &mut |_| {}).await;
         self.unfinished.append(&mut idle.records);
@@ -157,8 +160,7 @@ impl<S: Session> Trials<S> {
     ) -> Result<Finished, SessionError> {
         let id = self.next_id;
         self.next_id += 1;
-        let mut trial =
-            Running { began: self.session.now(), settled: None, records: Vec::new(), unstable: false };
+        let mut trial = Running::begin(self.session.now());
         match self.measure(spec, &mut trial, watch).await {
             Ok(verdict) => Ok(self.conclude(id, spec, trial, verdict)),
             Err(error) => {
@@ -176,9 +178,15 @@ impl<S: Session> Trials<S> {
     ) -> Result<Option<Verdict>, SessionError> {
         let users = match spec.load {
             Load::Concurrency(users) => users,
-            Load::RequestRate(rate) => return self.measure_open(rate, spec, trial, watch).await,
+            load @ (Load::RequestRate(_) | Load::SpeedUp(_)) => {
+                return self.measure_open(load, spec, trial, watch).await;
+            }
         };
         self.leave_open_loop(spec);
+        if let (Some(ramp), StopRule::Fixed { .. }) = (self.ramp, spec.rule) {
+            self.measure_ramp(ramp, trial, watch).await?;
+            return Ok(None);
+        }
         self.reach(users, spec, trial, watch).await?;
         self.settle(users, spec, trial, watch).await?;
         trial.settled = Some(self.session.now());
@@ -366,7 +374,8 @@ impl<S: Session> Trials<S> {
         let from = trial.settled.unwrap_or(trial.began);
         let records = trial.since(from);
         let pending = self.session.in_flight();
-        let samples = Samples { records, pending: &pending, from, now: self.session.now(), partial };
+        let now = self.session.now();
+        let samples = Samples { records, pending: &pending, from, now, partial, span: f64::INFINITY };
         readings(&self.slo, &samples, self.session.levels())
     }
 
@@ -380,7 +389,7 @@ impl<S: Session> Trials<S> {
     ) -> Finished {
         let ended = self.session.now();
         let mut from = trial.settled.unwrap_or(ended);
-        if spec.settle.truncate {
+        if spec.settle.truncate && !trial.moves {
             from = trial.truncated(from);
             trial.settled = Some(from);
         }
@@ -397,13 +406,14 @@ impl<S: Session> Trials<S> {
         let measured = trial.since(from);
         let (checks, client) = (Checks::of(measured), self.session.health());
         let arrivals = self.arrival_figures(&trial, from);
+        let pending = self.session.in_flight();
         let void = void_reason(&self.slo, &checks, client.as_ref())
             .or_else(|| open::too_late(&self.slo, arrivals.as_ref()));
         let verdict = match void {
             Some(reason) if spec.kind != TrialKind::Warmup => Verdict::Void(reason),
             _ => verdict.unwrap_or_else(|| judge(&self.slo, &readings)),
         };
-        let flow = Flow::of(measured, &self.session.in_flight(), from, window);
+        let flow = Flow::of(measured, &pending, from, window);
         if flow.completions > 0 {
             self.rate = Some(flow.rate);
         }
@@ -412,6 +422,10 @@ impl<S: Session> Trials<S> {
         }
         let summary =
             if self.summarise { Summary::of(&self.slo, measured, window) } else { Summary::default() };
+        let warms = self.summarise && spec.kind == TrialKind::Warmup;
+        let cold_start = if warms { ColdStart::of(&trial.records, &pending) } else { None };
+        let slices =
+            if trial.moves { slices(&self.slo, measured, &pending, from, ended) } else { Vec::new() };
         let outcome = TrialOutcome {
             id,
             spec: spec.clone(),
@@ -426,6 +440,8 @@ impl<S: Session> Trials<S> {
             mean_ttft: flow.mean_ttft,
             mean_e2e: flow.mean_e2e,
             token_time: token_time(measured),
+            cold_start,
+            slices,
             good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32)
                 / window,
             summary,
@@ -494,9 +510,17 @@ struct Running {
     records: Vec<RequestRecord>,
     /// Whether the backlog of an open loop was seen to grow.
     unstable: bool,
+    /// Whether the load moved within the trial.
+    moves: bool,
+    /// Whether it was ended as its miss was certain.
+    cut: bool,
 }
 
 impl Running {
+    fn begin(now: f64) -> Self {
+        Self { began: now, settled: None, records: Vec::new(), unstable: false, moves: false, cut: false }
+    }
+
     /// The records that ended at `from` or later.
     fn since(&self, from: f64) -> &[RequestRecord] {
         let first = self.records.partition_point(|record| record.ended < from);

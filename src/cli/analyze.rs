@@ -19,7 +19,7 @@ use plimsoll::report::{Document, Provenance};
 use plimsoll::run::{Cost, PLAN_FILE, write_file};
 use plimsoll::search::{Judged, SearchOutcome};
 use plimsoll::slo::Slo;
-use plimsoll::units::Interval;
+use plimsoll::units::{Interval, Seconds};
 
 use super::complaint::Complaint;
 use super::engine::code_of;
@@ -165,6 +165,15 @@ impl Analyze {
                 .into());
         }
         let slo = case.plan.slo.clone();
+        if let Some((objective, longest)) = case.material.too_short_for(&slo) {
+            let text = format!(
+                "`{objective}` is judged over windows, and the longest trial of `{}` measured {}",
+                case.source,
+                Seconds(longest)
+            );
+            let hint = "judge by a shorter window, or search anew with this objective: trials are as long as it needs";
+            return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+        }
         let Anew { outcomes, judged } = case.material.judged(&slo);
         let document = Document::new(
             &case.plan,
@@ -306,6 +315,7 @@ fn foreign_case(source: String, read: Foreign) -> Case {
         trial: TrialPlan { requests: 1, min_seconds: 0.0, max_seconds: seconds.max(1.0) },
         budget: Budget::default(),
         arrivals: None,
+        ramp: None,
         engine: None,
         telemetry: TelemetryPlan::default(),
         repeats: 1,

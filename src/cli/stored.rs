@@ -14,9 +14,10 @@ use super::{block_on, repeats, tune};
 pub fn closed_loop(run: &Path, command: &str) -> anyhow::Result<Contents> {
     let contents = Contents::read(run)?;
     if contents.plan.arrivals.is_some() {
-        let text =
-            format!("`{}` holds request rates; {command} reads runs of concurrent requests", run.display());
-        let hint = "search again with `--concurrency`, or with the other SLO as `plimsoll search --rate`";
+        let trace = contents.plan.arrivals.as_ref().is_some_and(|plan| plan.trace_rate().is_some());
+        let what = if trace { "speed-ups of a trace" } else { "request rates" };
+        let text = format!("`{}` holds {what}; {command} reads runs of concurrent requests", run.display());
+        let hint = "search again with `--concurrency`, or with the other SLO as this run was searched";
         return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
     }
     Ok(contents)

@@ -24,6 +24,7 @@ pub mod soak;
 mod tests;
 pub mod trial;
 pub mod tuner;
+pub mod windows;
 
 pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, Resolution, SearchOutcome};
@@ -72,11 +73,14 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
         StrategyPlan::Bisect { precision } => Box::new(Bisect::new(slo, plan.load, *precision, plan.trial)),
         StrategyPlan::Gate { test } => Box::new(Gate::new(slo, plan.load, *test, plan.budget, plan.seed)),
         StrategyPlan::Soak { hold } => Box::new(Soak::new(slo, plan.load, *hold)),
-        StrategyPlan::Grid { levels } => Box::new(Grid::new(slo, plan.load, levels, plan.trial)),
+        StrategyPlan::Grid { levels } => {
+            let grid = Grid::new(slo, plan.load, levels, plan.trial);
+            Box::new(if plan.ramp.is_some() { grid.once() } else { grid })
+        }
     }
 }
 
-/// A strategy over the rates of an open loop.
+/// A strategy over the rates of an open loop, or over the speed-up of a trace.
 pub fn over_rates(
     slo: &Slo,
     arrivals: &ArrivalsPlan,
@@ -99,7 +103,8 @@ pub fn over_rates(
         StrategyPlan::Soak { hold } => Box::new(Soak::new(own.clone(), levels, *hold)),
         StrategyPlan::Grid { .. } => {
             let grid = Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial);
-            Box::new(if arrivals.curve.is_some() { grid.once() } else { grid })
+            let moves = arrivals.curve.is_some() && arrivals.trace_rate().is_none();
+            Box::new(if moves { grid.once() } else { grid })
         }
     };
     Box::new(RateSearch::sized(inner, own, arrivals, trial))

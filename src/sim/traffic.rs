@@ -45,6 +45,7 @@ pub struct Traffic {
 pub struct Sampler {
     traffic: Traffic,
     total: f64,
+    seed: u64,
     stream: Stream,
 }
 
@@ -110,7 +111,12 @@ impl Sampler {
     /// The requests of a run.
     pub fn new(traffic: Traffic, seed: u64) -> Self {
         let total = traffic.classes.iter().map(|class| class.weight).sum();
-        Self { traffic, total, stream: Stream::new(seed, "lengths") }
+        Self { traffic, total, seed, stream: Stream::new(seed, "lengths") }
+    }
+
+    /// Begins anew: the same requests come again.
+    pub fn restart(&mut self) {
+        self.stream = Stream::new(self.seed, "lengths");
     }
 
     /// Prompt and output length of the next request.

@@ -6,7 +6,7 @@ use super::*;
 use crate::loadgen::record::{Failure, Outcome, Phase};
 
 fn objective(metric: Metric, stat: Stat, op: Op, threshold: f64) -> Objective {
-    Objective { metric, stat, op, threshold }
+    Objective { metric, stat, op, threshold, window: None }
 }
 
 fn one(text: &str) -> Objective {

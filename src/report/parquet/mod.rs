@@ -96,7 +96,7 @@ impl Table {
         let (users, rate) = match load {
             Some(Load::Concurrency(users)) => (Some(users), None),
             Some(Load::RequestRate(rate)) => (None, Some(rate)),
-            None => (None, None),
+            Some(Load::SpeedUp(_)) | None => (None, None),
         };
         let (outcome, finish, failure, detail) = match &record.outcome {
             Outcome::Completed { finish } => ("completed", finish.as_deref(), None, None),
