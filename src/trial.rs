@@ -5,19 +5,21 @@
 
 mod open;
 mod ramp;
+mod running;
 #[cfg(test)]
 mod tests;
 
 pub use open::OpenLoad;
 
+use running::{Flow, Running, expected};
+
 use crate::loadgen::record::{Phase, RequestRecord};
-use crate::loadgen::session::{Excess, InFlight, Session, SessionError, SessionEvent, Wake};
+use crate::loadgen::session::{Excess, Session, SessionError, SessionEvent, Wake};
 use crate::metrics::reading::{Samples, readings};
 use crate::metrics::{ColdStart, Counts, Summary, slices, token_time};
 use crate::plan::Budget;
 use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::Slo;
-use crate::stats::mser::mser5;
 use crate::units::Load;
 use crate::verdict::{Checks, Reading, Verdict, judge, void_reason};
 use crate::workload::{ArrivalProcess, UserRamp};
@@ -294,7 +296,8 @@ impl<S: Session> Trials<S> {
             if self.summarise {
                 let so_far = self.read(trial, false);
                 let seen = (trial.records.len() - first) as u32;
-                self.glance(trial, (seen, requests), &so_far, watch);
+                let wanted = expected(seen, requests, self.session.now() - start, min_seconds);
+                self.glance(trial, (seen, wanted), &so_far, watch);
             }
         }
     }
@@ -393,7 +396,7 @@ impl<S: Session> Trials<S> {
             from = trial.truncated(from);
             trial.settled = Some(from);
         }
-        let readings = self.read(&trial, spec.kind == TrialKind::Navigate);
+        let readings = self.read(&trial, matches!(spec.rule, StopRule::Clear(_)));
         for record in &mut trial.records {
             record.trial = id;
             record.phase = match spec.kind {
@@ -500,76 +503,4 @@ fn file(records: &mut Vec<RequestRecord>, events: Vec<SessionEvent>) {
         SessionEvent::Ended(record) => Some(*record),
         SessionEvent::FirstToken { .. } => None,
     }));
-}
-
-/// A trial that is running.
-struct Running {
-    began: f64,
-    settled: Option<f64>,
-    /// In the order in which they ended.
-    records: Vec<RequestRecord>,
-    /// Whether the backlog of an open loop was seen to grow.
-    unstable: bool,
-    /// Whether the load moved within the trial.
-    moves: bool,
-    /// Whether it was ended as its miss was certain.
-    cut: bool,
-}
-
-impl Running {
-    fn begin(now: f64) -> Self {
-        Self { began: now, settled: None, records: Vec::new(), unstable: false, moves: false, cut: false }
-    }
-
-    /// The records that ended at `from` or later.
-    fn since(&self, from: f64) -> &[RequestRecord] {
-        let first = self.records.partition_point(|record| record.ended < from);
-        &self.records[first..]
-    }
-
-    /// The instant at which the series of TTFT and of E2E have lost the mark of their start
-    /// (MSER-5), `from` or later; never past the middle of the records.
-    fn truncated(&self, from: f64) -> f64 {
-        let records = self.since(from);
-        let cut = |value: fn(&RequestRecord) -> Option<f64>| {
-            let series: Vec<f64> = records.iter().filter_map(value).collect();
-            if series.len() == records.len() { mser5(&series) } else { 0 }
-        };
-        let cut = cut(RequestRecord::ttft).max(cut(RequestRecord::e2e)).min(records.len() / 2);
-        match records.get(cut) {
-            Some(record) if cut > 0 => record.ended,
-            _ => from,
-        }
-    }
-}
-
-/// How requests flow through the server at a settled level.
-struct Flow {
-    completions: u32,
-    rate: f64,
-    mean_ttft: Option<f64>,
-    mean_e2e: Option<f64>,
-}
-
-impl Flow {
-    /// First tokens are counted rather than completions: in a steady state both come at the same
-    /// rate, and a short window holds whole first tokens where it may hold no whole request.
-    fn of(measured: &[RequestRecord], flying: &[InFlight], from: f64, window: f64) -> Self {
-        let done = measured.iter().filter(|record| record.first.is_some_and(|first| first >= from));
-        let begun = flying.iter().filter(|flight| flight.first.is_some_and(|first| first >= from));
-        let ttfts: Vec<f64> = done
-            .filter_map(RequestRecord::ttft)
-            .chain(begun.filter_map(|flight| flight.first.map(|first| first - flight.start())))
-            .collect();
-        let e2es: Vec<f64> = measured.iter().filter_map(RequestRecord::e2e).collect();
-        let mean =
-            |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-        let events = if ttfts.is_empty() { e2es.len() } else { ttfts.len() };
-        Self {
-            completions: events as u32,
-            rate: events as f64 / window,
-            mean_ttft: mean(&ttfts),
-            mean_e2e: mean(&e2es),
-        }
-    }
 }

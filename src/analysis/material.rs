@@ -4,7 +4,7 @@ use crate::loadgen::record::RequestRecord;
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::metrics::reading::{Samples, readings};
 use crate::metrics::windows::full;
-use crate::metrics::{Counts, Summary, token_time};
+use crate::metrics::{ColdStart, Counts, Summary, token_time};
 use crate::plan::LoadRange;
 use crate::search::{Judged, StopRule, TrialKind, TrialOutcome, TrialSpec, judge};
 use crate::slo::{Objective, Slo};
@@ -151,7 +151,9 @@ impl Trial {
             mean_ttft: mean(&ttfts),
             mean_e2e: mean(&e2es),
             token_time: token_time(measured),
-            cold_start: None,
+            cold_start: (summarise && self.spec.kind == TrialKind::Warmup)
+                .then(|| ColdStart::of(&self.records, &self.pending))
+                .flatten(),
             slices: Vec::new(),
             good_rate: measured.iter().filter(|record| slo.is_good(record)).count() as f64 / window,
             summary: if summarise { Summary::of(slo, measured, window) } else { Summary::default() },

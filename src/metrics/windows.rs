@@ -11,7 +11,7 @@
 use super::reading::{Samples, read};
 use crate::loadgen::record::RequestRecord;
 use crate::loadgen::session::{InFlight, LevelHistory};
-use crate::slo::{Objective, Slo};
+use crate::slo::{Metric, Objective, Slo};
 use crate::stats::batch::sample_variance;
 use crate::verdict::{Reading, Windows};
 
@@ -41,7 +41,12 @@ pub(super) fn worst(
         let records = &samples.records[cut.first_ended(samples.records, from)..];
         let records = &records[..cut.first_ended(records, now)];
         let samples = Samples { records, pending, from, now, partial: false, span: window };
-        (from, read(slo, &within, &samples, levels))
+        let mut reading = read(slo, &within, &samples, levels);
+        if objective.metric == Metric::Goodput && records.is_empty() && !pending.is_empty() {
+            // Requests were there, and none of them came to an end.
+            reading.figure = Some(0.0);
+        }
+        (from, reading)
     };
     let readings: Vec<(f64, Reading)> =
         (0..).zip(&pending).map(read_one).filter(|(_, reading)| reading.figure.is_some()).collect();
@@ -201,8 +206,8 @@ mod tests {
                 })
                 .collect();
             let alone = &read_at(metric, &records[..ended], &flying, 22.0)[0];
-            assert_eq!(windowed.figure, alone.figure, "{metric}");
-            assert_eq!(windowed.margin, alone.margin, "{metric}");
+            let (a, b) = (windowed.figure.unwrap(), alone.figure.unwrap());
+            assert!((a - b).abs() < 1e-9 && (windowed.margin - alone.margin).abs() < 1e-9, "{metric}: {a} {b}");
         }
     }
 
@@ -214,5 +219,7 @@ mod tests {
         let windows = reading.windows.unwrap();
         assert_eq!((windows.count, windows.missed, windows.worst_from), (6, 4, Some(20.0)));
         assert!((reading.figure.unwrap() - 14.0).abs() < 1e-9, "{reading:?}");
+        let goodput = &read_at("goodput > 2 over 4s", &records, &[stuck; 5], 34.0)[0];
+        assert_eq!((goodput.figure, goodput.windows.unwrap().missed), (Some(0.0), 3));
     }
 }

@@ -33,6 +33,7 @@ pub mod quantity;
 mod ready;
 mod resolve;
 mod traffic;
+mod windows;
 mod written;
 
 pub use choice::{ApiName, ArrivalsName, EngineName, StrategyName, Tokenizer};

@@ -224,7 +224,7 @@ mod tests {
         let slo = format!("slo = ['ttft p95 < 1s over 31s']\n{text}");
         assert!(plan(&slo, Purpose::Measure).unwrap_err().contains("less than a window of `ttft p95"));
         let both = format!("{text}\nrate = 5");
-        assert!(plan(&both, Purpose::Measure).unwrap_err().contains("keep one of them"), "{both}");
+        assert!(plan(&both, Purpose::Measure).unwrap_err().contains("and another one as well"), "{both}");
     }
 
     #[test]

@@ -5,17 +5,15 @@ use super::error::{RecipeError, closest};
 use super::moving::{Moving, resolve_ramp};
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::traffic::{resolve_curve, resolve_workload};
-use super::written::{LoadSection, Recipe, StrategySection, TargetSection, TrialSection};
-use crate::metrics::windows;
+use super::windows::{check_windows_budget, fit_windows};
+use super::written::{LoadSection, Recipe, StrategySection, TargetSection};
 use crate::plan::{
     Api, ArrivalsPlan, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan,
     SimulatedPlan, StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
 };
-use crate::search;
 use crate::sim::presets::{self, Preset};
 use crate::slo::Slo;
 use crate::space::Space;
-use crate::units::Seconds;
 
 /// What a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,59 +338,6 @@ fn resolve_trial(requests: Option<Count>, min: Option<Duration>, max: Option<Dur
         min_seconds: min.unwrap_or_else(|| default_min.min(max.unwrap_or(default_max))),
         max_seconds: max.unwrap_or_else(|| default_max.max(min.unwrap_or(default_min))),
     }
-}
-
-/// A trial that holds whole windows, where objectives have some: in a search always the same number, so
-/// that its loads compare; in a measurement as many as are asked for.
-fn fit_windows(
-    slo: &Slo,
-    trial: TrialPlan,
-    section: &TrialSection,
-    purpose: Purpose,
-) -> Result<TrialPlan, RecipeError> {
-    let longest = slo.objectives.iter().filter(|objective| objective.window.is_some());
-    let longest = longest.max_by(|a, b| a.window.unwrap_or(0.0).total_cmp(&b.window.unwrap_or(0.0)));
-    let (Some(objective), Some(window)) = (longest, slo.longest_window()) else { return Ok(trial) };
-    let most = section.max_duration.map(|Duration(seconds)| seconds);
-    if let Some(most) = most.filter(|&most| windows::full(most, window) == 0) {
-        return Err(RecipeError::new(format!(
-            "a trial lasts at most {} (`trial.max_duration`, `--duration`), less than a window of `{objective}`",
-            Seconds(most)
-        ))
-        .hint(format!(
-            "measure for {} or more, or judge by a shorter window",
-            Seconds(window * f64::from(search::windows::WINDOWS))
-        )));
-    }
-    let fitting = search::windows::within(slo, most.unwrap_or(f64::INFINITY)).unwrap_or(window);
-    Ok(match (purpose, section.requests) {
-        (Purpose::Search, _) => TrialPlan { min_seconds: fitting, max_seconds: fitting, ..trial },
-        (Purpose::Measure, Some(_)) => {
-            let min_seconds = trial.min_seconds.max(window);
-            TrialPlan { min_seconds, max_seconds: trial.max_seconds.max(min_seconds), ..trial }
-        }
-        (Purpose::Measure, None) => {
-            let min_seconds = trial.min_seconds.max(fitting);
-            TrialPlan { min_seconds, max_seconds: trial.max_seconds.max(min_seconds), ..trial }
-        }
-    })
-}
-
-/// Refuses a budget that does not hold the two trials that an estimate needs.
-fn check_windows_budget(slo: &Slo, budget: Option<Duration>) -> Result<(), RecipeError> {
-    let (Some(seconds), Some(Duration(budget))) = (search::windows::trial_seconds(slo), budget) else {
-        return Ok(());
-    };
-    if budget >= 2.0 * seconds {
-        return Ok(());
-    }
-    Err(RecipeError::new(format!(
-        "a budget of {} (`budget.duration`, `--budget`) does not hold two trials of {}, which windows of {} take",
-        Seconds(budget),
-        Seconds(seconds),
-        Seconds(slo.longest_window().unwrap_or_default())
-    ))
-    .hint("allow more time, or judge by shorter windows"))
 }
 
 /// A name that every file system takes.

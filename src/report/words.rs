@@ -1,11 +1,12 @@
 //! Figures and answers in words, the same in every form of the report.
 
+use crate::metrics::ColdStart;
 use crate::plan::{ArrivalsPlan, CurvePlan, Plan};
 use crate::search::{SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Stat};
 use crate::units::{Interval, Load, Seconds, rate_figure, significant};
 use crate::verdict::Windows;
-use crate::workload::ArrivalProcess;
+use crate::workload::{ArrivalProcess, RampShape, UserRamp};
 
 use super::document::Document;
 
@@ -34,6 +35,27 @@ pub(crate) fn windows(windows: &Windows) -> String {
         text.push_str(&format!(", {} missed", count(windows.missed.into())));
     }
     text
+}
+
+/// What the first requests cost: `first request TTFT 310 ms against 42 ms steady, after 12 requests (1.30 s)`.
+pub(crate) fn cold_start(cold: &ColdStart) -> String {
+    let metric = if cold.metric == Metric::Ttft { "TTFT" } else { "E2E" };
+    let mut text =
+        format!("first request {metric} {} against {} steady", Seconds(cold.first), Seconds(cold.steady));
+    if cold.requests > 0 {
+        let requests = counted(cold.requests.into(), "request");
+        text.push_str(&format!(", which is reached after {requests} ({})", Seconds(cold.seconds)));
+    }
+    text
+}
+
+/// A ramp of users: `1 to 64 users (linear, in 60.0 s)`.
+pub(crate) fn ramp(ramp: &UserRamp) -> String {
+    let shape = match ramp.shape {
+        RampShape::Linear => "linear",
+        RampShape::Exponential => "exponential",
+    };
+    format!("{} to {} users ({shape}, in {})", ramp.from, ramp.to, Seconds(ramp.seconds))
 }
 
 /// Metric and statistic of an objective, and the window if it has one: `ttft p95`, `ttft p99 over 30 s`.
@@ -113,7 +135,8 @@ fn load_name(load: Load) -> &'static str {
 
 /// What the loads of a run are, as an axis is labelled.
 pub(crate) fn load_axis(document: &Document) -> &'static str {
-    match document.answer.load.or(document.trials.first().map(|trial| trial.load)) {
+    let tried = document.trials.iter().find(|trial| trial.kind != TrialKind::Warmup);
+    match document.answer.load.or(tried.map(|trial| trial.load)) {
         Some(Load::RequestRate(_)) => "requests a second",
         Some(Load::SpeedUp(_)) => "speed-up of the trace",
         _ => "concurrent requests",

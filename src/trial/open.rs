@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{GLANCE, Glance, Running, Trials};
+use super::{GLANCE, Glance, Running, Trials, expected};
 use crate::loadgen::session::{Excess, Session, SessionError, Wake};
 use crate::metrics::arrivals::{ArrivalFigures, is_unstable};
 use crate::plan::{ArrivalsPlan, CurvePlan};
@@ -103,15 +103,18 @@ impl<S: Session> Trials<S> {
             self.clear(excess, trial, watch).await?;
         }
         // How many come is known of given instants alone.
-        let expected = if let RateCurve::Instants(instants) = &curve { instants.len() as u64 } else { 0 };
-        let expected = self.session.issued() + expected;
+        let given = if let RateCurve::Instants(instants) = &curve { instants.len() as u64 } else { 0 };
+        let last = self.session.issued() + given;
         let about = curve.arrivals().round() as u32;
+        // Before the schedule begins, so that what is due at its very start lies within.
+        let start = self.session.now();
         self.session.set_arrivals(Some(self.arrivals(curve)), excess);
         self.is_open = true;
         if let (Some(length), StopRule::Fixed { requests, .. }) = (length, spec.rule) {
             trial.moves = true;
+            trial.settled = Some(start);
             let steers = spec.kind == TrialKind::Navigate;
-            self.measure_curve((length, expected, about), (requests, steers), trial, watch).await?;
+            self.measure_curve((length, last, about), (requests, steers), trial, watch).await?;
             return Ok(None);
         }
         self.settle_open(spec.settle.completions_per_user, trial, watch).await?;
@@ -133,7 +136,8 @@ impl<S: Session> Trials<S> {
                     if self.summarise {
                         let so_far = self.read(trial, false);
                         let seen = (trial.records.len() - first) as u32;
-                        self.glance(trial, (seen, requests), &so_far, watch);
+                        let wanted = expected(seen, requests, self.session.now() - start, min_seconds);
+                        self.glance(trial, (seen, wanted), &so_far, watch);
                     }
                     if self.grows(&mut growth, trial) {
                         return Ok(Some(Verdict::Missed));
@@ -155,19 +159,18 @@ impl<S: Session> Trials<S> {
     /// time, so growth is no reason to end it.
     async fn measure_curve(
         &mut self,
-        (length, expected, about): (f64, u64, u32),
+        (length, last, about): (f64, u64, u32),
         (requests, steers): (u32, bool),
         trial: &mut Running,
         watch: &mut dyn FnMut(Glance<'_>),
     ) -> Result<(), SessionError> {
-        let start = trial.began.max(self.session.now());
-        trial.settled = Some(start);
+        let start = self.session.now();
         // What the session shows is from when it was last looked at: only a look after the end can tell
         // that nothing is left. A client that is late may have some still to send.
         let mut looked_after = false;
         loop {
             let now = self.session.now();
-            let is_sent = looked_after && self.session.issued() >= expected;
+            let is_sent = looked_after && self.session.issued() >= last;
             let is_over = is_sent && self.session.in_flight().is_empty();
             if is_over || now >= start + length + LONGEST_TAIL || trial.records.len() as u32 >= requests {
                 return Ok(());
