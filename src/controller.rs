@@ -190,12 +190,13 @@ impl Run<'_> {
             let open = open_load(self.plan)?;
             let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true)
                 .after(next_request)
-                .with_open_loop(open);
+                .with_open_loop(open)
+                .with_user_ramp(self.plan.ramp);
             let ended = self.trials(strategy, &mut trials).await?;
             self.spent = Cost { seconds: trials.now(), requests: trials.issued(), ..self.spent };
             late.extend(trials.close().await);
             match ended {
-                None => return Ok((None, late)),
+                None => {}
                 Some(SessionError::Unreachable { detail, .. }) if returns < RETURNS.0 => {
                     let wait = RETURNS.1 * f64::from(1_u32 << returns);
                     returns += 1;
@@ -214,6 +215,8 @@ impl Run<'_> {
         }
     }
 
+    /// Runs trials on one load until the strategy is done; of a trace whose speed-up is searched, one trial,
+    /// as a trace is replayed from its beginning on a load of its own.
     async fn trials<S: Session>(
         &mut self,
         strategy: &mut dyn Strategy,
@@ -245,6 +248,9 @@ impl Run<'_> {
                         && let Err(error) = trials.rest(wait).await
                     {
                         return Ok(Some(error));
+                    }
+                    if self.plan.arrivals.as_ref().is_some_and(|plan| plan.trace_rate().is_some()) {
+                        return Ok(None);
                     }
                 }
                 Err(error) => return Ok(Some(error)),

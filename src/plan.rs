@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::slo::Slo;
 use crate::stats::sequential::GateTest;
-use crate::workload::{ArrivalProcess, RateCurve};
+use crate::workload::{ArrivalProcess, RateCurve, UserRamp};
 
 pub use command::{Launching, TemplateError, shown};
 pub use engine::{Argument, EnginePlan, Reset, When};
@@ -45,6 +45,10 @@ pub struct Plan {
     /// level is the cap on requests in flight then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<ArrivalsPlan>,
+    /// Closed loop: how the number of users moves within a measurement, where it does. The load's highest
+    /// level is the most of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<UserRamp>,
     /// How to search.
     pub strategy: StrategyPlan,
     /// What is sent.
@@ -227,9 +231,22 @@ pub enum CurvePlan {
     },
     /// At the timestamps of the workload's file.
     Trace {
-        /// How many times faster than they were taken.
+        /// How many times faster than they were taken; of a search over it, the least that may be tried.
         speed_up: f64,
+        /// Of a search over the speed-up: the most that may be tried.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fastest: Option<f64>,
     },
+}
+
+impl ArrivalsPlan {
+    /// The mean rate of the trace as it was taken, requests a second, where its speed-up is searched.
+    pub fn trace_rate(&self) -> Option<f64> {
+        match self.curve {
+            Some(CurvePlan::Trace { speed_up, fastest: Some(_) }) => Some(self.min / speed_up),
+            _ => None,
+        }
+    }
 }
 
 /// How to search.

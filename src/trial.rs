@@ -4,22 +4,25 @@
 //! requests that are in flight at a trial's end go on into the next one.
 
 mod open;
+mod ramp;
+mod running;
 #[cfg(test)]
 mod tests;
 
 pub use open::OpenLoad;
 
+use running::{Flow, Running, expected};
+
 use crate::loadgen::record::{Phase, RequestRecord};
-use crate::loadgen::session::{Excess, InFlight, Session, SessionError, SessionEvent, Wake};
+use crate::loadgen::session::{Excess, Session, SessionError, SessionEvent, Wake};
 use crate::metrics::reading::{Samples, readings};
-use crate::metrics::{Counts, Summary, token_time};
+use crate::metrics::{ColdStart, Counts, Summary, slices, token_time};
 use crate::plan::Budget;
 use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::Slo;
-use crate::stats::mser::mser5;
 use crate::units::Load;
 use crate::verdict::{Checks, Reading, Verdict, judge, void_reason};
-use crate::workload::ArrivalProcess;
+use crate::workload::{ArrivalProcess, UserRamp};
 
 /// Longest time between looks at a running trial, seconds: what the progress display sees.
 const GLANCE: f64 = 0.5;
@@ -35,6 +38,8 @@ pub struct Trials<S> {
     /// How open loops are run, and whether one runs now.
     open: OpenLoad,
     is_open: bool,
+    /// How the number of users moves within a trial of a closed loop, where it does.
+    ramp: Option<UserRamp>,
     /// Completions a second at the level in force, once known.
     rate: Option<f64>,
     /// Mean life of a request, seconds, once known.
@@ -86,6 +91,7 @@ impl<S: Session> Trials<S> {
                 curve: None,
             },
             is_open: false,
+            ramp: None,
             rate: None,
             life: None,
             summarise,
@@ -138,8 +144,7 @@ impl<S: Session> Trials<S> {
     pub async fn rest(&mut self, seconds: f64) -> Result<(), SessionError> {
         self.session.set_level(0, 0.0, Excess::Retire);
         self.level = 0;
-        let mut idle =
-            Running { began: self.session.now(), settled: None, records: Vec::new(), unstable: false };
+        let mut idle = Running::begin(self.session.now());
         let until = self.session.now() + seconds;
         let result = self.advance_to(until, &mut idle, &mut |_| {}).await;
         self.unfinished.append(&mut idle.records);
@@ -157,8 +162,7 @@ impl<S: Session> Trials<S> {
     ) -> Result<Finished, SessionError> {
         let id = self.next_id;
         self.next_id += 1;
-        let mut trial =
-            Running { began: self.session.now(), settled: None, records: Vec::new(), unstable: false };
+        let mut trial = Running::begin(self.session.now());
         match self.measure(spec, &mut trial, watch).await {
             Ok(verdict) => Ok(self.conclude(id, spec, trial, verdict)),
             Err(error) => {
@@ -176,9 +180,15 @@ impl<S: Session> Trials<S> {
     ) -> Result<Option<Verdict>, SessionError> {
         let users = match spec.load {
             Load::Concurrency(users) => users,
-            Load::RequestRate(rate) => return self.measure_open(rate, spec, trial, watch).await,
+            load @ (Load::RequestRate(_) | Load::SpeedUp(_)) => {
+                return self.measure_open(load, spec, trial, watch).await;
+            }
         };
         self.leave_open_loop(spec);
+        if let (Some(ramp), StopRule::Fixed { .. }) = (self.ramp, spec.rule) {
+            self.measure_ramp(ramp, trial, watch).await?;
+            return Ok(None);
+        }
         self.reach(users, spec, trial, watch).await?;
         self.settle(users, spec, trial, watch).await?;
         trial.settled = Some(self.session.now());
@@ -286,7 +296,8 @@ impl<S: Session> Trials<S> {
             if self.summarise {
                 let so_far = self.read(trial, false);
                 let seen = (trial.records.len() - first) as u32;
-                self.glance(trial, (seen, requests), &so_far, watch);
+                let wanted = expected(seen, requests, self.session.now() - start, min_seconds);
+                self.glance(trial, (seen, wanted), &so_far, watch);
             }
         }
     }
@@ -366,7 +377,8 @@ impl<S: Session> Trials<S> {
         let from = trial.settled.unwrap_or(trial.began);
         let records = trial.since(from);
         let pending = self.session.in_flight();
-        let samples = Samples { records, pending: &pending, from, now: self.session.now(), partial };
+        let now = self.session.now();
+        let samples = Samples { records, pending: &pending, from, now, partial, span: f64::INFINITY };
         readings(&self.slo, &samples, self.session.levels())
     }
 
@@ -380,11 +392,11 @@ impl<S: Session> Trials<S> {
     ) -> Finished {
         let ended = self.session.now();
         let mut from = trial.settled.unwrap_or(ended);
-        if spec.settle.truncate {
+        if spec.settle.truncate && !trial.moves {
             from = trial.truncated(from);
             trial.settled = Some(from);
         }
-        let readings = self.read(&trial, spec.kind == TrialKind::Navigate);
+        let readings = self.read(&trial, matches!(spec.rule, StopRule::Clear(_)));
         for record in &mut trial.records {
             record.trial = id;
             record.phase = match spec.kind {
@@ -397,13 +409,14 @@ impl<S: Session> Trials<S> {
         let measured = trial.since(from);
         let (checks, client) = (Checks::of(measured), self.session.health());
         let arrivals = self.arrival_figures(&trial, from);
+        let pending = self.session.in_flight();
         let void = void_reason(&self.slo, &checks, client.as_ref())
             .or_else(|| open::too_late(&self.slo, arrivals.as_ref()));
         let verdict = match void {
             Some(reason) if spec.kind != TrialKind::Warmup => Verdict::Void(reason),
             _ => verdict.unwrap_or_else(|| judge(&self.slo, &readings)),
         };
-        let flow = Flow::of(measured, &self.session.in_flight(), from, window);
+        let flow = Flow::of(measured, &pending, from, window);
         if flow.completions > 0 {
             self.rate = Some(flow.rate);
         }
@@ -412,6 +425,10 @@ impl<S: Session> Trials<S> {
         }
         let summary =
             if self.summarise { Summary::of(&self.slo, measured, window) } else { Summary::default() };
+        let warms = self.summarise && spec.kind == TrialKind::Warmup;
+        let cold_start = if warms { ColdStart::of(&trial.records, &pending) } else { None };
+        let slices =
+            if trial.moves { slices(&self.slo, measured, &pending, from, ended) } else { Vec::new() };
         let outcome = TrialOutcome {
             id,
             spec: spec.clone(),
@@ -426,6 +443,8 @@ impl<S: Session> Trials<S> {
             mean_ttft: flow.mean_ttft,
             mean_e2e: flow.mean_e2e,
             token_time: token_time(measured),
+            cold_start,
+            slices,
             good_rate: f64::from(measured.iter().filter(|record| self.slo.is_good(record)).count() as u32)
                 / window,
             summary,
@@ -484,68 +503,4 @@ fn file(records: &mut Vec<RequestRecord>, events: Vec<SessionEvent>) {
         SessionEvent::Ended(record) => Some(*record),
         SessionEvent::FirstToken { .. } => None,
     }));
-}
-
-/// A trial that is running.
-struct Running {
-    began: f64,
-    settled: Option<f64>,
-    /// In the order in which they ended.
-    records: Vec<RequestRecord>,
-    /// Whether the backlog of an open loop was seen to grow.
-    unstable: bool,
-}
-
-impl Running {
-    /// The records that ended at `from` or later.
-    fn since(&self, from: f64) -> &[RequestRecord] {
-        let first = self.records.partition_point(|record| record.ended < from);
-        &self.records[first..]
-    }
-
-    /// The instant at which the series of TTFT and of E2E have lost the mark of their start
-    /// (MSER-5), `from` or later; never past the middle of the records.
-    fn truncated(&self, from: f64) -> f64 {
-        let records = self.since(from);
-        let cut = |value: fn(&RequestRecord) -> Option<f64>| {
-            let series: Vec<f64> = records.iter().filter_map(value).collect();
-            if series.len() == records.len() { mser5(&series) } else { 0 }
-        };
-        let cut = cut(RequestRecord::ttft).max(cut(RequestRecord::e2e)).min(records.len() / 2);
-        match records.get(cut) {
-            Some(record) if cut > 0 => record.ended,
-            _ => from,
-        }
-    }
-}
-
-/// How requests flow through the server at a settled level.
-struct Flow {
-    completions: u32,
-    rate: f64,
-    mean_ttft: Option<f64>,
-    mean_e2e: Option<f64>,
-}
-
-impl Flow {
-    /// First tokens are counted rather than completions: in a steady state both come at the same
-    /// rate, and a short window holds whole first tokens where it may hold no whole request.
-    fn of(measured: &[RequestRecord], flying: &[InFlight], from: f64, window: f64) -> Self {
-        let done = measured.iter().filter(|record| record.first.is_some_and(|first| first >= from));
-        let begun = flying.iter().filter(|flight| flight.first.is_some_and(|first| first >= from));
-        let ttfts: Vec<f64> = done
-            .filter_map(RequestRecord::ttft)
-            .chain(begun.filter_map(|flight| flight.first.map(|first| first - flight.start())))
-            .collect();
-        let e2es: Vec<f64> = measured.iter().filter_map(RequestRecord::e2e).collect();
-        let mean =
-            |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-        let events = if ttfts.is_empty() { e2es.len() } else { ttfts.len() };
-        Self {
-            completions: events as u32,
-            rate: events as f64 / window,
-            mean_ttft: mean(&ttfts),
-            mean_e2e: mean(&e2es),
-        }
-    }
 }

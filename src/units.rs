@@ -82,14 +82,17 @@ pub enum Load {
     /// Arrivals a second, open loop: a request is sent when its time has come, whatever became of the
     /// earlier ones.
     RequestRate(f64),
+    /// A trace replayed so many times as fast as it was taken, open loop.
+    SpeedUp(f64),
 }
 
 impl Load {
-    /// The level as a number: requests in flight, or requests a second.
+    /// The level as a number: requests in flight, requests a second, or the factor of a speed-up.
     pub fn value(self) -> f64 {
         match self {
             Load::Concurrency(n) => f64::from(n),
             Load::RequestRate(rate) => rate,
+            Load::SpeedUp(factor) => factor,
         }
     }
 }
@@ -99,6 +102,7 @@ impl fmt::Display for Load {
         match self {
             Load::Concurrency(n) => f.pad(&format!("{n} concurrent")),
             Load::RequestRate(rate) => f.pad(&format!("{} requests/s", rate_figure(*rate))),
+            Load::SpeedUp(factor) => f.pad(&format!("{} x", rate_figure(*factor))),
         }
     }
 }
@@ -180,6 +184,8 @@ mod tests {
         }
         assert_eq!(Load::RequestRate(12.5).to_string(), "12.5 requests/s");
         assert_eq!(serde_json::to_string(&Load::RequestRate(0.5)).unwrap(), r#"{"request_rate":0.5}"#);
+        assert_eq!(Load::SpeedUp(3.4).to_string(), "3.4 x");
+        assert_eq!(serde_json::to_string(&Load::SpeedUp(3.4)).unwrap(), r#"{"speed_up":3.4}"#);
     }
 
     #[test]

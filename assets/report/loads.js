@@ -74,7 +74,7 @@ function objectiveChart(data, index, choose, near) {
     svg.append(beyond ? s("path", { class: `mark ${trial.verdict}`, d: `M${place.x - 4} ${box.top + 9}L${place.x} ${box.top + 2}L${place.x + 4} ${box.top + 9}` , fill: "none", style: "fill:none" })
       : mark(trial.verdict, place.x, place.y, trial.kind));
     const sure = interval ? ` (95 % within the trial: ${figure(unit, interval[0])}–${figure(unit, interval[1])})` : "";
-    const over = reading.of ? `${count(reading.over)} of ${count(reading.of)} samples beyond the limit` : null;
+    const over = reading.of ? `${count(reading.over)} of ${count(reading.of)} samples beyond the limit` : windowsText(reading.windows);
     spots.push({ ...place, text: trialText(data, trial, [`${objective.name} ${figure(unit, reading.figure)}${sure}`, over]), choose: () => choose(trial.id) });
   }
   hover(svg, spots);

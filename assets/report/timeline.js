@@ -26,6 +26,7 @@ function timeline(data, trial) {
   add("output tokens/s", 70, "", "linear", 0, Math.max(...series.tokens) * 1.1 || 1, (g, y) =>
     steps(g, x, y, edges(series.tokens), series.tokens, series.step, length, "first"));
   scatterPanel(data, series, x, add);
+  slicePanel(data, trial, x, add);
   telemetryPanels(data, trial, x, add);
 
   const total = panels.reduce((sum, panel) => sum + panel.height + GAP, 0) + 44;
@@ -172,10 +173,11 @@ function trialFacts(data, trial) {
   };
   const rows = [
     ["verdict", trial.void_reason ? `void: ${trial.void_reason}` : trial.verdict],
-    ...data.objectives.map((o, k) => [o.text, trial.objectives[k] ? `${figure(o.unit, trial.objectives[k].figure)}, ${trial.objectives[k].met === null ? "undecided" : trial.objectives[k].met ? "kept" : "not kept"}` : "-"]),
+    ...data.objectives.map((o, k) => [o.text, trial.objectives[k] ? `${figure(o.unit, trial.objectives[k].figure)}, ${trial.objectives[k].met === null ? "undecided" : trial.objectives[k].met ? "kept" : "not kept"}${trial.objectives[k].windows ? ` (${windowsText(trial.objectives[k].windows)})` : ""}` : "-"]),
     ["requests", `${count(requests.issued)} issued: ${ends.join(", ")}; ${count(trial.measured)} counted`],
     ["throughput", `${significant(trial.requests_per_second)} requests/s, good ${significant(trial.goodput)} (${percent(trial.attainment)}); ${significant(trial.output_tokens_per_second)} output tokens/s`],
     ["TTFT", percentiles("ttft")], ["ITL", percentiles("itl")], ["TPOT", percentiles("tpot")], ["E2E", percentiles("e2e")],
+    ["cold start", trial.cold_start && `first request ${trial.cold_start.metric.toUpperCase()} ${seconds(trial.cold_start.first)} against ${seconds(trial.cold_start.steady)} steady, reached after ${count(trial.cold_start.requests)} requests (${seconds(trial.cold_start.seconds)})`],
     ["time", `${seconds(trial.seconds)}, settled after ${seconds(trial.settled - trial.began)}, counted for ${seconds(trial.window_seconds)}`],
   ];
   return h("dl", {}, rows.filter(([, text]) => text).map(([label, text]) => [h("dt", {}, label), h("dd", {}, text)]));

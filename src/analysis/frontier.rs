@@ -158,11 +158,13 @@ fn objective(slo: &Slo, metrics: &[Metric]) -> Objective {
     let given = slo.objectives.iter().find(|objective| {
         metrics.contains(&objective.metric) && matches!(objective.stat, Stat::Percentile(_) | Stat::Mean)
     });
-    given.copied().unwrap_or(Objective {
+    // Trials that were not sized for windows tell of whole trials.
+    given.map(Objective::whole).unwrap_or(Objective {
         metric: metrics.last().copied().unwrap_or(Metric::Ttft),
         stat: Stat::Percentile(95.0),
         op: Op::Less,
         threshold: 1.0,
+        window: None,
     })
 }
 

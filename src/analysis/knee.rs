@@ -47,9 +47,9 @@ pub fn knees(runs: &Runs, slo: &Slo, degradation: f64) -> Vec<Knee> {
     let latencies = |objective: &&Objective| {
         objective.metric.is_time() && matches!(objective.stat, Stat::Percentile(_) | Stat::Mean)
     };
-    let mut objectives: Vec<Objective> = slo.objectives.iter().filter(latencies).copied().collect();
+    let mut objectives: Vec<Objective> = slo.objectives.iter().filter(latencies).map(Objective::whole).collect();
     if objectives.is_empty() {
-        let p95 = |metric| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold: 1.0 };
+        let p95 = |metric| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold: 1.0, window: None };
         objectives = vec![p95(Metric::Ttft), p95(Metric::Tpot)];
     }
     objectives.iter().filter_map(|objective| knee(runs, *objective, degradation)).collect()

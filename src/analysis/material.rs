@@ -3,11 +3,12 @@
 use crate::loadgen::record::RequestRecord;
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::metrics::reading::{Samples, readings};
-use crate::metrics::{Counts, Summary, token_time};
+use crate::metrics::windows::full;
+use crate::metrics::{ColdStart, Counts, Summary, token_time};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::plan::LoadRange;
 use crate::search::{Judged, StopRule, TrialKind, TrialOutcome, TrialSpec, judge};
-use crate::slo::Slo;
+use crate::slo::{Objective, Slo};
 use crate::verdict::{Checks, Verdict, VoidReason, judge as verdict_of, void_reason};
 
 /// One trial with the records of its requests.
@@ -77,7 +78,29 @@ impl Material {
 
     /// Every trial under `slo`; `summarise` for the figures of each.
     pub fn outcomes(&self, slo: &Slo, summarise: bool) -> Vec<TrialOutcome> {
-        self.trials.iter().map(|trial| trial.outcome(slo, &self.levels, summarise)).collect()
+        let span = self.span(slo);
+        self.trials.iter().map(|trial| trial.outcome(slo, &self.levels, span, summarise)).collect()
+    }
+
+    /// Seconds of each trial in which windows are looked at: those of the shortest trial of a fixed size
+    /// that holds one, so that all are judged by the worst of as many.
+    fn span(&self, slo: &Slo) -> f64 {
+        let Some(window) = slo.longest_window() else { return f64::INFINITY };
+        self.fixed_seconds().filter(|&seconds| full(seconds, window) > 0).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Measured seconds of the trials of a fixed size.
+    fn fixed_seconds(&self) -> impl Iterator<Item = f64> {
+        let fixed = |trial: &&Trial| !matches!(trial.spec.kind, TrialKind::Warmup | TrialKind::Navigate);
+        self.trials.iter().filter(fixed).map(|trial| trial.window.2 - trial.window.1)
+    }
+
+    /// An objective of `slo` whose window is longer than every trial of a fixed size, and the seconds of
+    /// the longest of these.
+    pub fn too_short_for<'a>(&self, slo: &'a Slo) -> Option<(&'a Objective, f64)> {
+        let longest = self.fixed_seconds().fold(0.0, f64::max);
+        let too_long = |objective: &&Objective| objective.window.is_some_and(|window| full(longest, window) == 0);
+        slo.objectives.iter().find(too_long).map(|objective| (objective, longest))
     }
 
     /// Loads at which trials of a fixed size were valid, ascending, each once.
@@ -102,7 +125,7 @@ impl Trial {
     }
 
     /// What the trial says under `slo`.
-    fn outcome(&self, slo: &Slo, levels: &LevelHistory, summarise: bool) -> TrialOutcome {
+    fn outcome(&self, slo: &Slo, levels: &LevelHistory, span: f64, summarise: bool) -> TrialOutcome {
         let (began, settled, ended) = self.window;
         let navigates = self.spec.kind == TrialKind::Navigate;
         let measured = self.measured();
@@ -112,6 +135,7 @@ impl Trial {
             from: settled,
             now: ended,
             partial: navigates,
+            span,
         };
         let readings = readings(slo, &samples, levels);
         // The client's fitness was judged when the trial was run.
@@ -141,6 +165,10 @@ impl Trial {
             mean_ttft: mean(&ttfts),
             mean_e2e: mean(&e2es),
             token_time: token_time(measured),
+            cold_start: (summarise && self.spec.kind == TrialKind::Warmup)
+                .then(|| ColdStart::of(&self.records, &self.pending))
+                .flatten(),
+            slices: Vec::new(),
             good_rate: measured.iter().filter(|record| slo.is_good(record)).count() as f64 / window,
             summary: if summarise { Summary::of(slo, measured, window) } else { Summary::default() },
             server: self.beside.server,

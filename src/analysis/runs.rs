@@ -4,7 +4,7 @@ use super::{Anew, Material, Trial};
 use crate::search::gate::known;
 use crate::search::repeats::{self, Repeat};
 use crate::search::{Judged, Place};
-use crate::slo::Slo;
+use crate::slo::{Objective, Slo};
 use crate::stats::sequential::Known;
 
 /// The trials of one run, or of several searches of the same server whose answers are put together
@@ -38,6 +38,12 @@ impl From<Vec<Material>> for Runs {
 }
 
 impl Runs {
+    /// An objective of `slo` whose window is longer than every trial of a fixed size of a run, and the
+    /// seconds of the longest of these.
+    pub fn too_short_for<'a>(&self, slo: &'a Slo) -> Option<(&'a Objective, f64)> {
+        self.0.iter().find_map(|material| material.too_short_for(slo))
+    }
+
     /// The runs, in order.
     pub fn each(&self) -> &[Material] {
         &self.0

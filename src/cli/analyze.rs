@@ -131,6 +131,15 @@ impl Analyze {
                 .into());
         }
         let slo = case.plan.slo.clone();
+        if let Some((objective, longest)) = case.runs.too_short_for(&slo) {
+            let text = format!(
+                "`{objective}` is judged over windows, and the longest trial of `{}` measured {}",
+                case.source,
+                Seconds(longest)
+            );
+            let hint = "judge by a shorter window, or search anew with this objective: trials are as long as it needs";
+            return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+        }
         let read = case.runs.judged(&slo);
         let judged = &read.judged;
         let several = case.repeats.as_ref();
@@ -361,6 +370,7 @@ fn foreign_case(source: String, read: Foreign) -> Case {
         trial: TrialPlan { requests: 1, min_seconds: 0.0, max_seconds: seconds.max(1.0) },
         budget: Budget::default(),
         arrivals: None,
+        ramp: None,
         engine: None,
         telemetry: TelemetryPlan::default(),
         repeats: 1,

@@ -11,7 +11,7 @@ use plimsoll::loadgen::process_cpu_seconds;
 use plimsoll::plan::{Plan, TargetPlan};
 use plimsoll::report::live::{Feed, Watched};
 use plimsoll::report::terminal::{self, Screen, Style};
-use plimsoll::report::{Document, TrialDocument, progress, write_all};
+use plimsoll::report::{Document, TrialDocument, cold_start, progress, write_all};
 use plimsoll::run::{Contents, Cost, Observer, RunFolder, Silent};
 use plimsoll::search::{self, SearchOutcome, TrialKind, TrialOutcome};
 use plimsoll::sim::http::{Options, serve};
@@ -77,7 +77,7 @@ pub async fn measure(plan: Plan, settings: Settings) -> anyhow::Result<ExitCode>
         return Err(Complaint::new(ExitCode::Void, format!("nothing was measured: {why}")).into());
     };
     write_all(&contents.path, &contents, &Document::of_run(&contents))?;
-    let document = TrialDocument::new(&plan, outcome, &found.warnings);
+    let document = TrialDocument::new(&plan, outcome, &found.warnings).after(cold_start(&found.outcomes));
     if settings.json {
         print(&document.to_json())?;
     } else {

@@ -28,6 +28,7 @@ pub struct CommonFlags {
     ///
     /// <metric> <stat> <op> <value><unit>: metrics ttft, itl, tpot, e2e, ttst, stall,
     /// output-tokens-per-second-per-user, goodput, attainment, errors; stats mean, p50 to p99.9, max.
+    /// 'ttft p99 < 800ms over 30s worst' must hold in every window of 30 s.
     #[arg(long, value_name = "OBJECTIVE")]
     slo: Vec<String>,
 

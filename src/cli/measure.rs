@@ -2,8 +2,8 @@
 
 use clap::{ArgGroup, Args};
 use plimsoll::recipe::{
-    ArrivalsName, Bounds, Count, Duration, LoadSection, Purpose, Ramp, Rates, Recipe, ReplaySection, Speed,
-    StrategyName, StrategySection, TrialSection, Window, WorkloadSection,
+    ArrivalsName, Bounds, Count, Duration, LoadSection, Purpose, Ramp, Rates, Recipe, ReplaySection,
+    Speeds, StrategyName, StrategySection, TrialSection, UsersRamp, Window, WorkloadSection,
 };
 
 use super::complaint::Complaint;
@@ -11,7 +11,7 @@ use super::exit::ExitCode;
 use super::flags::CommonFlags;
 use super::{block_on, engine};
 
-/// Measure one load: a fixed number of requests in flight, a rate of arrivals, or a trace.
+/// Measure one load: a fixed number of requests in flight, a rate of arrivals, a trace, or a ramp.
 ///
 /// Gives the full summary of that load. An SLO is not needed; where there is one, the load is judged
 /// by it.
@@ -33,7 +33,7 @@ pub struct Measure {
 
     /// How many times faster the trace is replayed [default: 1]
     #[arg(long, value_name = "FACTOR", requires = "trace")]
-    speed_up: Option<Speed>,
+    speed_up: Option<Speeds>,
 
     /// The part of the trace that is replayed, such as 0s..600s [default: all of it]
     #[arg(long, value_name = "FROM..TO", requires = "trace")]
@@ -43,26 +43,31 @@ pub struct Measure {
     #[arg(long, value_name = "FILE", group = "load")]
     rate_series: Option<String>,
 
-    /// Arrivals at a rate that rises or falls: 'linear(1..50 in 60s)' or 'exponential(1..50 in 60s)'.
+    /// Arrivals at a rate that rises or falls: 'linear(1..50/s in 60s)' or 'exponential(1..50/s in 60s)'.
     #[arg(long, value_name = "RAMP", group = "load")]
     ramp: Option<Ramp>,
 
+    /// Requests in flight that rise or fall, one user at a time (closed loop): 'linear(1..64 in 60s)' or
+    /// 'exponential(1..64 in 60s)'.
+    #[arg(long, value_name = "RAMP", group = "load")]
+    ramp_users: Option<UsersRamp>,
+
     /// How arrivals are spaced: poisson (the default), constant, or gamma(SHAPE) with a shape below 1 for
     /// bursts.
-    #[arg(long, value_name = "PROCESS", conflicts_with_all = ["concurrency", "trace"])]
+    #[arg(long, value_name = "PROCESS", conflicts_with_all = ["concurrency", "ramp_users", "trace"])]
     arrivals: Option<ArrivalsName>,
 
     /// Most requests in flight of an open loop; those beyond wait, and their waiting counts in their
     /// latency [default: 4096]
-    #[arg(long, value_name = "K", conflicts_with = "concurrency")]
+    #[arg(long, value_name = "K", conflicts_with_all = ["concurrency", "ramp_users"])]
     in_flight_cap: Option<Count>,
 
     /// Completions to count [default: 250, or as many as end in 2 minutes]
-    #[arg(long, value_name = "K", conflicts_with = "duration")]
+    #[arg(long, value_name = "K", conflicts_with_all = ["duration", "ramp_users"])]
     requests: Option<Count>,
 
     /// Time to measure instead, once the load has settled.
-    #[arg(long, conflicts_with_all = ["trace", "rate_series", "ramp"])]
+    #[arg(long, conflicts_with_all = ["trace", "rate_series", "ramp", "ramp_users"])]
     duration: Option<Duration>,
 
     #[command(flatten)]
@@ -74,7 +79,8 @@ Examples:
   plimsoll measure --concurrency 8
   plimsoll measure --rate 20 --arrivals poisson --duration 30s
   plimsoll measure --trace trace.jsonl --speed-up 2 --window 0s..600s
-  plimsoll measure --ramp 'exponential(1..50 in 60s)'
+  plimsoll measure --ramp 'exponential(1..50/s in 60s)'
+  plimsoll measure --ramp-users 'linear(1..64 in 60s)'
   plimsoll measure --url http://127.0.0.1:8000 --concurrency 32 --duration 30s --json";
 
 /// Longest that a given number of requests is waited for: in effect, until they are there.
@@ -114,6 +120,7 @@ impl Measure {
                     in_flight_cap: self.in_flight_cap,
                     series: self.rate_series,
                     ramp: self.ramp,
+                    ramp_users: self.ramp_users,
                     replay: self
                         .trace
                         .is_some()

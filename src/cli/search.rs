@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::Args;
 use plimsoll::recipe::{
     ArrivalsName, Bounds, BudgetSection, Count, Duration, LoadSection, Precision, Purpose, Rates, Recipe,
-    StrategyName, StrategySection, TrialSection,
+    ReplaySection, Speeds, StrategyName, StrategySection, TrialSection, Window, WorkloadSection,
 };
 
 use super::complaint::Complaint;
@@ -13,7 +13,8 @@ use super::exit::ExitCode;
 use super::flags::CommonFlags;
 use super::{block_on, engine, repeats, verify};
 
-/// Find the most concurrent requests, or the highest request rate, that still meets the SLO.
+/// Find the most concurrent requests, the highest request rate, or the largest speed-up of a trace that
+/// still meets the SLO.
 ///
 /// Without `--url` or `--launch` the simulated engine is started in this process and measured over HTTP.
 /// The answer is an interval; everything that was measured is kept in a run folder.
@@ -43,9 +44,22 @@ struct SearchFlags {
     #[arg(long, value_name = "MIN..MAX", conflicts_with = "concurrency")]
     rate: Option<Rates>,
 
+    /// Search for how many times faster a trace may come: each trial replays it at its timestamps, with its
+    /// lengths and prefixes (Mooncake JSONL, Azure or BurstGPT CSV, or a log with timestamps).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["concurrency", "rate"], requires = "speed_up")]
+    trace: Option<String>,
+
+    /// Least and most that the trace may be sped up, such as 0.5..10.
+    #[arg(long, value_name = "MIN..MAX", requires = "trace")]
+    speed_up: Option<Speeds>,
+
+    /// The part of the trace that each trial replays, such as 0s..120s [default: all of it]
+    #[arg(long, value_name = "FROM..TO", requires = "trace")]
+    window: Option<Window>,
+
     /// How the arrivals of an open loop are spaced: poisson (the default), constant, or gamma(SHAPE) with
     /// a shape below 1 for bursts.
-    #[arg(long, value_name = "PROCESS")]
+    #[arg(long, value_name = "PROCESS", conflicts_with = "trace")]
     arrivals: Option<ArrivalsName>,
 
     /// Most requests in flight of an open loop; those beyond wait, and their waiting counts in their
@@ -55,7 +69,7 @@ struct SearchFlags {
 
     /// After a search over concurrency, send the request rate that was found there as an open loop, and
     /// see whether it holds.
-    #[arg(long, conflicts_with = "rate")]
+    #[arg(long, conflicts_with_all = ["rate", "trace"])]
     verify_rate: bool,
 
     /// How to search: adaptive (the default), bisect or grid.
@@ -95,6 +109,8 @@ Examples:
   plimsoll search
   plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms' --slo 'itl p95 < 50ms'
   plimsoll search --rate 0.5..200 --arrivals poisson
+  plimsoll search --trace trace.jsonl --speed-up 0.5..10 --window 0s..120s
+  plimsoll search --slo 'ttft p99 < 800ms over 10s worst' --budget 20m
   plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m
   plimsoll search --launch 'llama-server -m model.gguf --port {port}' --slo 'ttft p95 < 500ms'
   plimsoll search --repeats 3 --budget 5m
@@ -111,8 +127,13 @@ impl Search {
                     rate: how.rate,
                     arrivals: how.arrivals,
                     in_flight_cap: how.in_flight_cap,
+                    replay: how
+                        .trace
+                        .is_some()
+                        .then_some(ReplaySection { speed_up: how.speed_up, window: how.window }),
                     ..LoadSection::default()
                 },
+                workload: WorkloadSection { dataset: how.trace, ..WorkloadSection::default() },
                 strategy: StrategySection {
                     kind: how.strategy,
                     precision: how.precision,

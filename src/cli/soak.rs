@@ -11,7 +11,7 @@ use plimsoll::report::{Document, write_all};
 use plimsoll::run::RepeatsFolder;
 use plimsoll::search::TrialOutcome;
 use plimsoll::search::soak::{LEAST_WINDOWS, SoakDecision, SoakLimits, soaked};
-use plimsoll::units::Load;
+use plimsoll::units::{Load, Seconds};
 
 use super::complaint::Complaint;
 use super::exit::ExitCode;
@@ -87,7 +87,7 @@ impl Soak {
                 .into());
         }
         let (users, of) = safe_load(&self.run)?;
-        let hold = self.hold(users)?;
+        let hold = self.hold(users, of.slo.longest_window())?;
         let limits = SoakLimits {
             false_alarms: self.false_alarms.0,
             max_drift: self.max_drift.0,
@@ -145,11 +145,25 @@ impl Soak {
     }
 
     /// What is held.
-    fn hold(&self, users: u32) -> anyhow::Result<Hold> {
+    fn hold(&self, users: u32, objective: Option<f64>) -> anyhow::Result<Hold> {
         let Duration(length) = self.length;
-        let window = match self.window {
-            Some(Duration(window)) => window,
-            None => (length / WINDOWS).max(SHORTEST),
+        let window = match (self.window, objective) {
+            (Some(Duration(window)), Some(objective)) if window < objective => {
+                let text = format!(
+                    "`--window` is {}, and an objective of the run is judged over {}",
+                    Seconds(window),
+                    Seconds(objective)
+                );
+                let hint = "make the windows of the soak as long as that, or leave `--window` out";
+                return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
+            }
+            (Some(Duration(window)), _) => window,
+            (None, None) => (length / WINDOWS).max(SHORTEST),
+            // Whole windows of the objective in each of the soak's.
+            (None, Some(objective)) => {
+                let wanted = (length / WINDOWS).max(SHORTEST);
+                objective * (wanted / objective).ceil()
+            }
         };
         let windows = (length / window + 1e-9).floor() as u32;
         if (windows as usize) < LEAST_WINDOWS {

@@ -35,9 +35,10 @@ fn refuse_rates(run: &Path, plan: &Plan, command: &str) -> anyhow::Result<()> {
     if plan.arrivals.is_none() {
         return Ok(());
     }
-    let text =
-        format!("`{}` holds request rates; {command} reads runs of concurrent requests", run.display());
-    let hint = "search again with `--concurrency`, or with the other SLO as `plimsoll search --rate`";
+    let trace = plan.arrivals.as_ref().is_some_and(|plan| plan.trace_rate().is_some());
+    let what = if trace { "speed-ups of a trace" } else { "request rates" };
+    let text = format!("`{}` holds {what}; {command} reads runs of concurrent requests", run.display());
+    let hint = "search again with `--concurrency`, or with the other SLO as this run was searched";
     Err(Complaint::new(ExitCode::Usage, text).hint(hint).into())
 }
 

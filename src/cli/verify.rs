@@ -3,12 +3,13 @@
 use plimsoll::plan::{ArrivalsPlan, Budget, LoadRange, Plan, StrategyPlan};
 use plimsoll::report::{Document, TrialDocument, keep_rate_check, rate_at_answer};
 use plimsoll::search::TrialKind;
+use plimsoll::search::windows::trial_seconds;
 use plimsoll::workload::ArrivalProcess;
 
 use super::engine::{self, Settings};
 use super::exit::ExitCode;
 
-/// Length of the check, seconds.
+/// Length of the check, seconds; longer where the windows of an objective need it.
 const SECONDS: f64 = 60.0;
 /// Most requests in flight of the check, as a multiple of the answer.
 const ROOM: u32 = 8;
@@ -44,7 +45,8 @@ fn open_loop(plan: &Plan, users: u32, rate: f64) -> Plan {
     check.budget = Budget::default();
     check.strategy = StrategyPlan::Grid { levels: Vec::new(), warm: false };
     check.trial.requests = 1;
-    (check.trial.min_seconds, check.trial.max_seconds) = (SECONDS, SECONDS);
+    let seconds = trial_seconds(&plan.slo).map_or(SECONDS, |seconds| seconds.max(SECONDS));
+    (check.trial.min_seconds, check.trial.max_seconds) = (seconds, seconds);
     check.arrivals = Some(ArrivalsPlan {
         min: rate,
         max: rate,

@@ -231,7 +231,7 @@ impl LevelHistory {
 fn log_load(load: Load) -> f64 {
     match load {
         Load::Concurrency(users) => f64::from(users).max(0.5).ln(),
-        Load::RequestRate(rate) => rate.max(1e-9).ln(),
+        Load::RequestRate(value) | Load::SpeedUp(value) => value.max(1e-9).ln(),
     }
 }
 

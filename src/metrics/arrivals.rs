@@ -35,6 +35,10 @@ pub struct ArrivalFigures {
     /// Whether the trial was ended because the backlog grew: the rate is above what the server can
     /// carry.
     pub unstable: bool,
+    /// Whether the trial was ended in the middle of its trace, as so many requests had missed that the rest
+    /// could not mend it.
+    #[serde(default)]
+    pub cut: bool,
 }
 
 impl ArrivalFigures {
@@ -63,6 +67,7 @@ impl ArrivalFigures {
             held_share: f64::from(held) / f64::from(count.max(1)),
             growth: backlog(records, pending, from, to).per_second,
             unstable: false,
+            cut: false,
         }
     }
 }

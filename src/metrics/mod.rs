@@ -1,10 +1,15 @@
 //! Records in, figures out: percentiles with their intervals, throughput, goodput, errors.
 
 pub mod arrivals;
+pub mod cold;
 pub mod reading;
+pub mod slices;
 pub mod summary;
+pub mod windows;
 #[cfg(test)]
 mod tests;
 
+pub use cold::ColdStart;
 pub use reading::{Samples, readings};
+pub use slices::{Slice, slices};
 pub use summary::{Counts, Distribution, Summary, token_time};

@@ -4,6 +4,7 @@
 //! the request ends. A window then holds long and short requests in the shares in which the server
 //! serves them; counting only requests that began *and* ended inside it would favour short ones.
 
+use super::windows;
 use crate::loadgen::record::{Failure, Outcome, RequestRecord};
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::slo::{Metric, Objective, Slo, Stat};
@@ -42,11 +43,21 @@ pub struct Samples<'a> {
     /// Whether the pace of requests in flight counts as their TPOT: quick, but with a wider tail
     /// than whole requests have; for navigation only.
     pub partial: bool,
+    /// Seconds from the start within which windows are looked at, for objectives that have some: the worst
+    /// of many is worse than the worst of few, so trials of different lengths are compared by as many.
+    pub span: f64,
 }
 
 /// Reads each objective of `slo` off the samples.
 pub fn readings(slo: &Slo, samples: &Samples<'_>, levels: &LevelHistory) -> Vec<Reading> {
-    slo.objectives.iter().map(|objective| read(slo, objective, samples, levels)).collect()
+    slo.objectives
+        .iter()
+        .map(|objective| match objective.window {
+            // A trial that only steers may be shorter than a window: what there is steers it.
+            Some(window) if !samples.partial => windows::worst(slo, objective, window, samples, levels),
+            _ => read(slo, &objective.whole(), samples, levels),
+        })
+        .collect()
 }
 
 /// The values of one objective's samples, failures as infinitely bad, and the mean log load.
@@ -80,7 +91,7 @@ impl Values {
     }
 }
 
-fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory) -> Reading {
+pub(super) fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory) -> Reading {
     match objective.metric {
         Metric::Goodput => return goodput(slo, objective, samples, levels),
         Metric::Attainment | Metric::Errors => return share(slo, objective, samples, levels),
@@ -110,6 +121,7 @@ fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelH
         log_load,
         profile: profile(objective, &sorted),
         blocks: blocks(objective, &in_time),
+        windows: None,
     }
 }
 
@@ -257,6 +269,7 @@ fn goodput(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Lev
         log_load: log_load_at(levels, samples.now),
         profile: Vec::new(),
         blocks: Vec::new(),
+        windows: None,
     }
 }
 
@@ -305,6 +318,7 @@ fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Level
         log_load: if of > 0 { load_sum / f64::from(of) } else { log_load_at(levels, samples.now) },
         profile: Vec::new(),
         blocks: Vec::new(),
+        windows: None,
     }
 }
 

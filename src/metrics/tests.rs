@@ -9,7 +9,7 @@ use crate::slo::Slo;
 use crate::verdict::{Reading, Verdict, VoidReason, judge};
 
 /// A request that was completed: its tokens come `gap` seconds apart.
-fn request(sent: f64, ttft: f64, gap: f64, tokens: u32) -> RequestRecord {
+pub(super) fn request(sent: f64, ttft: f64, gap: f64, tokens: u32) -> RequestRecord {
     let last = sent + ttft + gap * f64::from(tokens - 1);
     RequestRecord {
         id: 0,
@@ -50,7 +50,7 @@ fn levels(users: u32) -> LevelHistory {
 }
 
 fn samples<'a>(records: &'a [RequestRecord], pending: &'a [InFlight]) -> Samples<'a> {
-    Samples { records, pending, from: 0.0, now: 100.0, partial: false }
+    Samples { records, pending, from: 0.0, now: 100.0, partial: false, span: f64::INFINITY }
 }
 
 /// The only reading of a one-objective SLO at 10 users.

@@ -63,9 +63,12 @@ impl Recipe {
             )
             .hint("keep one: requests are sent at a rate (open loop) or kept in flight (closed loop)"));
         }
-        if load.moves() && (load.rate.is_some() || load.concurrency.is_some()) {
+        let moves = load.moves() || load.ramp_users.is_some();
+        let twice = load.moves() && load.ramp_users.is_some();
+        if moves && (twice || load.rate.is_some() || load.concurrency.is_some()) {
             return Err(RecipeError::new(
-                "a load that moves (`--rate-series`, `--ramp`, `--trace`) is given, and another one as well",
+                "a load that moves (`--rate-series`, `--ramp`, `--ramp-users`, `--trace`) is given, and another one as \
+                 well",
             )
             .hint("keep one of them, or `--rate`, or `--concurrency`"));
         }

@@ -2,11 +2,13 @@
 
 use super::choice::StrategyName;
 use super::error::{RecipeError, closest};
+use super::moving::{Moving, resolve_ramp};
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::traffic::{resolve_curve, resolve_workload};
+use super::windows::{check_windows_budget, fit_windows};
 use super::written::{LoadSection, Recipe, StrategySection, TargetSection};
 use crate::plan::{
-    Api, ArrivalsPlan, Budget, CurvePlan, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan,
+    Api, ArrivalsPlan, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan,
     SimulatedPlan, StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
 };
 use crate::sim::presets::{self, Preset};
@@ -91,10 +93,18 @@ impl Recipe {
         let lengths = preset.map_or((ISL, OSL), |preset| (preset.isl.clone(), preset.osl.clone()));
         let workload = resolve_workload(self.workload, self.load.replay, lengths)?;
         let curve = resolve_curve(&self.load, &workload)?;
+        let ramp = resolve_ramp(&self.load, purpose, &slo)?;
+        let budget_seconds = self.budget.duration.map(|Duration(seconds)| seconds);
+        let curve_check = curve.as_ref().map(|moving| moving.check(purpose, &slo, budget_seconds));
+        curve_check.transpose()?;
         let arrivals = resolve_arrivals(&self.load, curve, &mut strategy, purpose)?;
         if let Some(arrivals) = &arrivals {
             load = LoadRange { min: 1, max: arrivals.in_flight_cap };
         }
+        let ramp = ramp.map(|(ramp, grid, range)| {
+            (strategy, load) = (grid, range);
+            ramp
+        });
         let target = match preset {
             Some(preset) => TargetPlan::Simulated(SimulatedPlan {
                 preset: preset.name.to_owned(),
@@ -103,7 +113,15 @@ impl Recipe {
             None => TargetPlan::Endpoint(target.into_endpoint()?),
         };
         let mut trial = resolve_trial(self.trial.requests, self.trial.min_duration, self.trial.max_duration);
-        if self.trial.requests.is_none() && arrivals.as_ref().is_some_and(|plan| plan.curve.is_some()) {
+        // A load that moves is as long as it is.
+        let moves = ramp.is_some() || arrivals.as_ref().is_some_and(|plan| plan.curve.is_some());
+        if !moves {
+            trial = fit_windows(&slo, trial, &self.trial, purpose)?;
+            if purpose == Purpose::Search {
+                check_windows_budget(&slo, self.budget.duration)?;
+            }
+        }
+        if self.trial.requests.is_none() && moves {
             // A curve is measured to its end.
             trial.requests = ALL_REQUESTS;
         }
@@ -118,11 +136,12 @@ impl Recipe {
             target,
             load,
             arrivals,
+            ramp,
             strategy,
             workload,
             trial,
             budget: Budget {
-                seconds: self.budget.duration.map(|Duration(seconds)| seconds),
+                seconds: budget_seconds,
                 requests: self.budget.requests.map(|Count(requests)| u64::from(requests)),
             },
             engine,
@@ -258,22 +277,16 @@ fn resolve_search(section: StrategySection, concurrency: Option<Bounds>) -> (Str
 /// The open loop that is asked for, if one is. A grid's levels become rates.
 fn resolve_arrivals(
     section: &LoadSection,
-    curve: Option<(CurvePlan, f64)>,
+    moving: Option<Moving>,
     strategy: &mut StrategyPlan,
     purpose: Purpose,
 ) -> Result<Option<ArrivalsPlan>, RecipeError> {
-    if curve.is_some() && purpose == Purpose::Search {
-        return Err(RecipeError::new("a rate series, a ramp or a trace is measured, not searched").hint(
-            "for example `plimsoll measure --trace FILE --speed-up 2`; `plimsoll search --rate` finds the largest \
-             rate that holds",
-        ));
-    }
-    let (curve, mean) = curve.unzip();
-    let rates = mean.map(|mean| Rates { min: mean, max: mean });
-    let Some(Rates { min, max }) = rates.or(section.rate) else { return Ok(None) };
+    let rates = moving.as_ref().map(|moving| moving.rates).or(section.rate);
+    let Some(Rates { min, max }) = rates else { return Ok(None) };
+    let rate_of = |level: u32| moving.as_ref().map_or(f64::from(level), |moving| moving.rate_of(level.into()));
     let levels = match strategy {
         StrategyPlan::Grid { levels, .. } if purpose == Purpose::Search => {
-            let rates: Vec<f64> = levels.iter().map(|&level| f64::from(level)).collect();
+            let rates: Vec<f64> = levels.iter().map(|&level| rate_of(level)).collect();
             levels.clear();
             rates.into_iter().filter(|rate| (min..=max).contains(rate)).collect()
         }
@@ -305,7 +318,7 @@ fn resolve_arrivals(
         process: section.arrivals.map(|name| name.0).unwrap_or_default(),
         in_flight_cap: section.in_flight_cap.map_or(IN_FLIGHT_CAP, |Count(cap)| cap),
         levels,
-        curve,
+        curve: moving.map(|moving| moving.curve),
     }))
 }
 

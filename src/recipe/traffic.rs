@@ -10,7 +10,8 @@ use serde::Deserialize;
 use super::choice::{DATASET_FORMATS, Tokenizer};
 use super::error::RecipeError;
 use super::lengths::{TokenLengths, weight_of};
-use super::quantity::{Count, Duration, QuantityError, Rates, Share, Speed, written_as_text, wrong};
+use super::moving::{Moving, Speeds};
+use super::quantity::{Count, Duration, QuantityError, Rates, Share, written_as_text, wrong};
 use super::written::{LoadSection, WorkloadSection};
 use crate::plan::{
     ClassPlan, CurvePlan, DatasetFormat, Lengths, PartPlan, PoolPlan, PrefixPlan, SourcePlan, WindowPlan,
@@ -164,8 +165,8 @@ impl LoadSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplaySection {
-    /// How many times faster than they were taken; 1 if left out.
-    pub speed_up: Option<Speed>,
+    /// How many times faster than they were taken; 1 if left out. A search takes a range: `0.5..10`.
+    pub speed_up: Option<Speeds>,
     /// The part that is replayed; all of it if left out.
     pub window: Option<Window>,
 }
@@ -302,11 +303,11 @@ fn read(mut lengths: Lengths, role: Role) -> Result<Lengths, RecipeError> {
     Ok(lengths)
 }
 
-/// How the rate moves within a trial, if it does, with its mean.
+/// How the rate moves within a trial, if it does.
 pub(super) fn resolve_curve(
     load: &LoadSection,
     workload: &WorkloadPlan,
-) -> Result<Option<(CurvePlan, f64)>, RecipeError> {
+) -> Result<Option<Moving>, RecipeError> {
     let curve = match (&load.series, &load.ramp, &load.replay) {
         (None, None, None) => return Ok(None),
         (Some(path), None, None) => read_series(path)?,
@@ -315,15 +316,21 @@ pub(super) fn resolve_curve(
             let Some(source) = &workload.source else { return Ok(None) };
             let times = Dataset::open(source).and_then(|dataset| dataset.times()).map_err(unusable)?;
             let curve = RateCurve::Instants(times.into());
-            let Speed(speed_up) = replay.speed_up.unwrap_or(Speed(1.0));
-            if curve.length().is_none_or(|length| length <= 0.0) {
+            let Speeds { min, max } = replay.speed_up.unwrap_or(Speeds { min: 1.0, max: 1.0 });
+            let length = curve.length().unwrap_or(0.0);
+            if length <= 0.0 {
                 return Err(RecipeError::new(format!(
                     "the entries of `{}` in this window all came at one instant",
                     source.path
                 ))
                 .hint("take a longer `--window`"));
             }
-            return Ok(Some((CurvePlan::Trace { speed_up }, curve.mean() * speed_up)));
+            let mean = curve.mean();
+            return Ok(Some(Moving {
+                curve: CurvePlan::Trace { speed_up: min, fastest: (min < max).then_some(max) },
+                rates: Rates { min: mean * min, max: mean * max },
+                seconds: length / max,
+            }));
         }
         _ => {
             return Err(RecipeError::new("more than one of a rate series, a ramp and a trace is given")
@@ -331,7 +338,8 @@ pub(super) fn resolve_curve(
         }
     };
     let mean = curve.mean();
-    Ok(Some((CurvePlan::Rates { curve }, mean)))
+    let (rates, seconds) = (Rates { min: mean, max: mean }, curve.length().unwrap_or(0.0));
+    Ok(Some(Moving { curve: CurvePlan::Rates { curve }, rates, seconds }))
 }
 
 /// Points of a CSV `seconds,rate`, with or without a header.
@@ -444,7 +452,7 @@ mod tests {
         let arrivals = plan.arrivals.unwrap();
         // Three entries within the 7 s from the window's start to the last of them, twice as fast.
         assert!((arrivals.min - 6.0 / 7.0).abs() < 1e-12, "{}", arrivals.min);
-        assert_eq!(arrivals.curve, Some(CurvePlan::Trace { speed_up: 2.0 }));
+        assert_eq!(arrivals.curve, Some(CurvePlan::Trace { speed_up: 2.0, fastest: None }));
         assert_eq!(plan.workload.isl.mean(), 30.0);
         assert_eq!(plan.strategy, StrategyPlan::Grid { levels: vec![], warm: false });
     }

@@ -12,6 +12,7 @@ use super::error::{RecipeError, closest};
 use super::lengths::TokenLengths;
 use super::locate;
 use super::profile::ProfileSection;
+use super::moving::UsersRamp;
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::ready::{READY, ReadyRecipe};
 use super::traffic::{ClassSection, FormatName, Pool, Ramp, ReplaySection};
@@ -103,6 +104,8 @@ pub struct LoadSection {
     pub series: Option<String>,
     /// Open loop at a rate that rises or falls: `linear(1..50 in 60s)`, `exponential(1..50 in 60s)`.
     pub ramp: Option<Ramp>,
+    /// Closed loop whose users join or leave one by one: `linear(1..64 in 60s)`, `exponential(1..64 in 60s)`.
+    pub ramp_users: Option<UsersRamp>,
     /// Open loop at the timestamps of `workload.dataset`.
     pub replay: Option<ReplaySection>,
 }
@@ -349,6 +352,7 @@ impl Recipe {
             load.in_flight_cap,
             load.series,
             load.ramp,
+            load.ramp_users,
             load.replay,
             workload.isl,
             workload.osl,

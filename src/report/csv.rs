@@ -41,6 +41,7 @@ fn header(document: &Document) -> Vec<String> {
         "kind",
         "concurrency",
         "request_rate",
+        "speed_up",
         "verdict",
         "void_cause",
         "issued",
@@ -75,6 +76,7 @@ fn row(trial: &TrialFigures) -> Vec<String> {
         word(&trial.kind),
         if let Load::Concurrency(users) = trial.load { users.to_string() } else { String::new() },
         if let Load::RequestRate(rate) = trial.load { number(rate) } else { String::new() },
+        if let Load::SpeedUp(factor) = trial.load { number(factor) } else { String::new() },
         word(&trial.verdict),
         trial.void_cause.clone().unwrap_or_default(),
     ];

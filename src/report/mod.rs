@@ -25,7 +25,9 @@ pub mod terminal;
 pub mod traffic;
 mod words;
 
-pub use document::{AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures};
+pub use document::{
+    AnswerDocument, Document, Provenance, SUMMARY_VERSION, TrialDocument, TrialFigures, cold_start,
+};
 pub use files::{ReportError, write_all, write_files};
 pub use progress::Level;
 pub use rate_check::keep_rate_check;

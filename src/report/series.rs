@@ -15,7 +15,10 @@ pub(crate) fn binding<'a>(document: &Document, plan: &'a Plan) -> Option<(usize,
 
 /// Load and figure of an objective, see [`by_load`].
 pub(crate) fn of_objective(document: &Document, index: usize) -> Vec<(f64, f64)> {
-    by_load(document, |trial| trial.objectives.get(index)?.figure)
+    // A trial that only steered has no windows: its figure is another one.
+    let windows = |trial: &TrialFigures| trial.objectives.get(index).is_some_and(|o| o.windows.is_some());
+    let windowed = document.trials.iter().any(windows);
+    by_load(document, |trial| trial.objectives.get(index)?.figure.filter(|_| !windowed || windows(trial)))
 }
 
 /// Load and figure of the valid trials, one point a load (the mean weighted by requests), ascending.

@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::document::{TrialFigures, VerdictWord};
+use super::words;
 use crate::search::TrialKind;
 use crate::search::soak::{SoakDecision, SoakFailure, SoakLimits, Soaked, Trend, Watched};
+use crate::slo::Slo;
 use crate::units::{Load, Seconds, significant};
 
 /// The result of a soak.
@@ -95,7 +97,7 @@ impl SoakDocument {
         let held = format!("{} for {}, {} windows", self.load, Seconds(self.seconds), self.windows.len());
         match self.decision {
             SoakDecision::Held => {
-                let trends: Vec<String> = self.trends.iter().map(words).collect();
+                let trends: Vec<String> = self.trends.iter().map(change).collect();
                 format!("soak held: {held}; {}", trends.join(", "))
             }
             SoakDecision::Failed => {
@@ -139,7 +141,7 @@ fn name(watched: Watched) -> &'static str {
     }
 }
 
-fn words(trend: &Trend) -> String {
+fn change(trend: &Trend) -> String {
     format!("{} {:+.1} %", name(trend.watched), trend.change * 100.0)
 }
 
@@ -157,6 +159,16 @@ fn reason(failure: &SoakFailure) -> String {
             )
         }
         SoakFailure::Slo { objective, .. } => format!("`{objective}` is missed"),
+        SoakFailure::Windows { objective, missed, of, worst, at } => {
+            let figure = Slo::parse([objective.as_str()])
+                .ok()
+                .and_then(|slo| slo.objectives.first().map(|objective| words::figure(objective, *worst)));
+            format!(
+                "`{objective}` is missed in {missed} of {of} windows, the worst ({}) {} after the start",
+                figure.unwrap_or_else(|| significant(*worst)),
+                Seconds(*at)
+            )
+        }
         SoakFailure::Drift(trend) => format!(
             "{} grew by {} (t {:.1}, a trend from {:.1})",
             name(trend.watched),

@@ -1,10 +1,12 @@
 //! Figures and answers in words, the same in every form of the report.
 
+use crate::metrics::ColdStart;
 use crate::plan::{ArrivalsPlan, CurvePlan, Plan};
 use crate::search::{SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Stat};
 use crate::units::{Interval, Load, Seconds, rate_figure, significant};
-use crate::workload::ArrivalProcess;
+use crate::verdict::Windows;
+use crate::workload::{ArrivalProcess, RampShape, UserRamp};
 
 use super::document::Document;
 
@@ -18,13 +20,55 @@ pub(crate) fn figure(objective: &Objective, value: f64) -> String {
     }
 }
 
-/// Metric and statistic of an objective: `ttft p95`.
+/// A length that was asked for, with no digit more or less than it needs: `30 s`.
+pub(crate) fn length(seconds: f64) -> String {
+    format!("{} s", (seconds * 1e6).round() / 1e6)
+}
+
+/// Which of its windows an objective's figure is from: `worst of 5 windows, from 60.0 s on, 1 missed`.
+pub(crate) fn windows(windows: &Windows) -> String {
+    let mut text = format!("worst of {}", counted(windows.count.into(), "window"));
+    if let Some(from) = windows.worst_from.filter(|_| windows.count > 1) {
+        text.push_str(&format!(", from {} on", Seconds(from)));
+    }
+    if windows.missed > 0 {
+        text.push_str(&format!(", {} missed", count(windows.missed.into())));
+    }
+    text
+}
+
+/// What the first requests cost: `first request TTFT 310 ms against 42 ms steady, after 12 requests (1.30 s)`.
+pub(crate) fn cold_start(cold: &ColdStart) -> String {
+    let metric = if cold.metric == Metric::Ttft { "TTFT" } else { "E2E" };
+    let mut text =
+        format!("first request {metric} {} against {} steady", Seconds(cold.first), Seconds(cold.steady));
+    if cold.requests > 0 {
+        let requests = counted(cold.requests.into(), "request");
+        text.push_str(&format!(", which is reached after {requests} ({})", Seconds(cold.seconds)));
+    }
+    text
+}
+
+/// A ramp of users: `1 to 64 users (linear, in 60.0 s)`.
+pub(crate) fn ramp(ramp: &UserRamp) -> String {
+    let shape = match ramp.shape {
+        RampShape::Linear => "linear",
+        RampShape::Exponential => "exponential",
+    };
+    format!("{} to {} users ({shape}, in {})", ramp.from, ramp.to, Seconds(ramp.seconds))
+}
+
+/// Metric and statistic of an objective, and the window if it has one: `ttft p95`, `ttft p99 over 30 s`.
 pub(crate) fn name(objective: &Objective) -> String {
-    match (objective.metric, objective.stat) {
+    let name = match (objective.metric, objective.stat) {
         (Metric::OutputTokensPerSecondPerUser, Stat::Value) => "tok/s/user".to_owned(),
         (Metric::OutputTokensPerSecondPerUser, stat) => format!("tok/s/user {stat}"),
         (metric, Stat::Value) => metric.name().to_owned(),
         (metric, stat) => format!("{} {stat}", metric.name()),
+    };
+    match objective.window {
+        Some(window) => format!("{name} over {}", length(window)),
+        None => name,
     }
 }
 
@@ -85,13 +129,16 @@ fn load_name(load: Load) -> &'static str {
     match load {
         Load::Concurrency(_) => "max concurrency",
         Load::RequestRate(_) => "max request rate",
+        Load::SpeedUp(_) => "this trace at",
     }
 }
 
 /// What the loads of a run are, as an axis is labelled.
 pub(crate) fn load_axis(document: &Document) -> &'static str {
-    match document.answer.load.or(document.trials.first().map(|trial| trial.load)) {
+    let tried = document.trials.iter().find(|trial| trial.kind != TrialKind::Warmup);
+    match document.answer.load.or(tried.map(|trial| trial.load)) {
         Some(Load::RequestRate(_)) => "requests a second",
+        Some(Load::SpeedUp(_)) => "speed-up of the trace",
         _ => "concurrent requests",
     }
 }
@@ -109,14 +156,18 @@ pub(crate) fn level(value: f64) -> String {
 /// A load's ends of an interval, which need not be levels: whole users, or rates.
 pub(crate) fn end_of(load: Option<Load>) -> fn(f64) -> String {
     match load {
-        Some(Load::RequestRate(_)) => rate_figure,
+        Some(Load::RequestRate(_) | Load::SpeedUp(_)) => rate_figure,
         _ => whole,
     }
 }
 
 /// What a search's load is called on an axis.
 pub(crate) fn axis_name(plan: &Plan) -> &'static str {
-    if plan.arrivals.is_some() { "request rate" } else { "concurrency" }
+    match &plan.arrivals {
+        Some(arrivals) if arrivals.trace_rate().is_some() => "speed-up of the trace",
+        Some(_) => "request rate",
+        None => "concurrency",
+    }
 }
 
 /// A load as a headline says it: users bare, as its name says what they are; a rate with its unit.
@@ -130,8 +181,13 @@ fn in_headline(load: Load) -> String {
 /// How the arrivals of a plan come.
 pub(crate) fn arrivals(plan: &ArrivalsPlan) -> String {
     match &plan.curve {
-        Some(CurvePlan::Trace { speed_up: 1.0 }) => "at the trace's timestamps".to_owned(),
-        Some(CurvePlan::Trace { speed_up }) => format!("at the trace's timestamps, {speed_up} times as fast"),
+        Some(CurvePlan::Trace { speed_up, fastest: Some(fastest) }) => {
+            format!("at the trace's timestamps, {speed_up} to {fastest} times as fast")
+        }
+        Some(CurvePlan::Trace { speed_up: 1.0, .. }) => "at the trace's timestamps".to_owned(),
+        Some(CurvePlan::Trace { speed_up, .. }) => {
+            format!("at the trace's timestamps, {speed_up} times as fast")
+        }
         Some(CurvePlan::Rates { .. }) => format!("{}, at a rate that moves", process(plan.process)),
         None => process(plan.process),
     }
@@ -176,6 +232,9 @@ pub(crate) fn headline(document: &Document) -> String {
             None => "the SLO is missed already at the lowest load allowed".to_owned(),
         },
         (SearchOutcome::MetAtHighest, _) => match answer.largest_met.or(answer.load) {
+            Some(load @ Load::SpeedUp(_)) => {
+                format!("this trace at {load} or more: the SLO is met at the highest speed-up allowed")
+            }
             Some(load) => format!(
                 "{} at least {}: the SLO is met at the highest load allowed",
                 load_name(load),
@@ -214,10 +273,10 @@ mod tests {
         ];
         for (threshold, text) in cases {
             let stat = Stat::Percentile(95.0);
-            assert_eq!(limit(&Objective { metric: Metric::Ttft, stat, op: Op::Less, threshold }), text);
+            assert_eq!(limit(&Objective { metric: Metric::Ttft, stat, op: Op::Less, threshold, window: None }), text);
         }
         let errors =
-            Objective { metric: Metric::Errors, stat: Stat::Value, op: Op::AtMost, threshold: 0.001 };
+            Objective { metric: Metric::Errors, stat: Stat::Value, op: Op::AtMost, threshold: 0.001, window: None };
         assert_eq!(limit(&errors), "<= 0.1 %");
     }
 

@@ -19,7 +19,7 @@ use crate::verdict::{Checks, Reading, Verdict, VoidReason, judge};
 
 /// `ttft p95 < 500 ms` and `itl p95 < 50 ms`.
 pub(crate) fn slo() -> Slo {
-    let p95 = |metric, threshold| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold };
+    let p95 = |metric, threshold| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold, window: None };
     let limit =
         |metric, threshold, allowed_gaps| RequestLimit { metric, op: Op::Less, threshold, allowed_gaps };
     Slo {
@@ -49,6 +49,7 @@ pub(crate) fn plan() -> Plan {
         }),
         load: LoadRange { min: 1, max: 1024 },
         arrivals: None,
+        ramp: None,
         strategy: StrategyPlan::Adaptive { precision: 0.1 },
         workload: WorkloadPlan::of(
             Lengths::Fixed { tokens: 512 },
@@ -103,6 +104,7 @@ fn reading(of: u32, figure: f64, objective: &Objective, load: u32) -> Reading {
         log_load: f64::from(load).ln(),
         profile: (0..20).map(|k| (margin - 0.5 + 0.05 * f64::from(k)) as f32).collect(),
         blocks: Vec::new(),
+        windows: None,
     }
 }
 
@@ -152,6 +154,8 @@ pub(crate) fn outcome(id: u32, load: u32, kind: TrialKind) -> TrialOutcome {
         mean_ttft: Some(ttft * 0.68),
         mean_e2e: Some(e2e),
         token_time: None,
+        cold_start: None,
+        slices: Vec::new(),
         good_rate: 1.0,
         arrivals: None,
         summary: Summary {

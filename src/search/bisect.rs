@@ -19,6 +19,9 @@ const CLOSE: f64 = 0.25;
 /// Trials of a search at the most; a server so restless that they do not do has no crossing.
 const MOST_TRIALS: u32 = 64;
 
+/// Ends the note that names the ends of the last bracket.
+pub(crate) const BRACKET: &str = "is the bracket that was measured, not an interval with a stated confidence";
+
 /// A search by bracket, isotonic regression and interpolation.
 #[derive(Clone, Debug)]
 pub struct Bisect {
@@ -208,7 +211,7 @@ impl Strategy for Bisect {
         };
         if let (SearchOutcome::Found, Some(met), Some(missed)) = (outcome, met, missed) {
             answer.notes.push(format!(
-                "{met} to {missed} concurrent is the bracket that was measured, not an interval with a stated confidence"
+                "{met} to {missed} concurrent {BRACKET}"
             ));
             if self.trials >= MOST_TRIALS {
                 answer.notes.push(format!(

@@ -284,7 +284,8 @@ pub(super) fn fixed_trial(
         load: Load::Concurrency(level),
         kind: TrialKind::Measure,
         retreat: last.is_some_and(|(before, margin)| level < before && margin > OVERLOAD),
-        settle: Settle { completions_per_user: 1.0, truncate: true },
+        // What is cut off the start would cost a window.
+        settle: Settle { completions_per_user: 1.0, truncate: slo.longest_window().is_none() },
         rule: StopRule::Fixed {
             requests: requests.saturating_mul(factor),
             min_seconds: plan.min_seconds,

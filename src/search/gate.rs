@@ -12,6 +12,7 @@ use crate::search::adaptive::posterior::{Crossing, Evidence};
 use crate::search::adaptive::settings::{SETTLE, Settings};
 use crate::search::answer::{Answer, SearchOutcome};
 use crate::search::judge::judge;
+use crate::search::windows;
 use crate::search::trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::Slo;
 use crate::stats::sequential::{GateDecision, GateTest, Known};
@@ -126,7 +127,12 @@ impl Gate {
                 completions_per_user: if jump < 0.3 { SETTLE.0 } else { SETTLE.1 },
                 truncate: false,
             },
-            rule: StopRule::Fixed { requests: least.max(self.next), min_seconds: 0.0, max_seconds: 600.0 },
+            rule: match windows::trial_seconds(&self.slo) {
+                Some(seconds) => StopRule::seconds(seconds),
+                None => {
+                    StopRule::Fixed { requests: least.max(self.next), min_seconds: 0.0, max_seconds: 600.0 }
+                }
+            },
         }
     }
 

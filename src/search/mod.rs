@@ -24,6 +24,7 @@ pub mod soak;
 mod tests;
 pub mod trial;
 pub mod tuner;
+pub mod windows;
 
 pub use adaptive::Adaptive;
 pub use answer::{Answer, Boundary, Goodput, Resolution, SearchOutcome};
@@ -74,12 +75,13 @@ pub fn strategy(plan: &Plan) -> Box<dyn Strategy> {
         StrategyPlan::Soak { hold } => Box::new(Soak::new(slo, plan.load, *hold)),
         StrategyPlan::Grid { levels, warm } => {
             let grid = Grid::new(slo, plan.load, levels, plan.trial);
-            Box::new(if *warm { grid.warmed() } else { grid })
+            let grid = if *warm { grid.warmed() } else { grid };
+            Box::new(if plan.ramp.is_some() { grid.once() } else { grid })
         }
     }
 }
 
-/// A strategy over the rates of an open loop.
+/// A strategy over the rates of an open loop, or over the speed-up of a trace.
 pub fn over_rates(
     slo: &Slo,
     arrivals: &ArrivalsPlan,
@@ -102,7 +104,8 @@ pub fn over_rates(
         StrategyPlan::Soak { hold } => Box::new(Soak::new(own.clone(), levels, *hold)),
         StrategyPlan::Grid { .. } => {
             let grid = Grid::new(own.clone(), levels, &RateSearch::grid(arrivals), trial);
-            Box::new(if arrivals.curve.is_some() { grid.once() } else { grid })
+            let moves = arrivals.curve.is_some() && arrivals.trace_rate().is_none();
+            Box::new(if moves { grid.once() } else { grid })
         }
     };
     Box::new(RateSearch::sized(inner, own, arrivals, trial))

@@ -1,4 +1,5 @@
-//! The largest request rate: any search over whole levels, run over steps of a rate.
+//! The largest request rate, or the largest speed-up of a trace: any search over whole levels, run over
+//! steps of a rate.
 //!
 //! A rate is real-valued and its scale is logarithmic, as that of concurrency is; what the strategies
 //! need are levels with a logarithm. So a rate is shown to them as a whole number of steps, each a
@@ -9,11 +10,16 @@
 //! rate is where the search begins. A trial whose backlog grew misses, whatever its samples say: their
 //! latency is that of a moment and would go on to rise. And the backlog of an overload is shed before
 //! the next trial.
+//!
+//! A trace at a speed-up is that search over its mean rate. Each trial replays all of it: its quiet and its
+//! busy parts are the load, and what a part of it says is not what the whole says. So a trial that only
+//! finds the way counts in full too, unless it was ended early, which it is once it has missed for certain.
 
 use crate::plan::{ArrivalsPlan, LoadRange, TrialPlan};
 use crate::search::Strategy;
 use crate::search::adaptive::NOT_MONOTONE;
 use crate::search::answer::Answer;
+use crate::search::bisect::BRACKET;
 use crate::search::evidence::least_requests;
 use crate::search::trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::{Metric, Slo};
@@ -39,6 +45,8 @@ const UNSTABLE: f64 = 1.0;
 pub struct RateSearch {
     inner: Box<dyn Strategy>,
     rates: (f64, f64),
+    /// Of a search over the speed-up of a trace: the trace's own rate.
+    trace_rate: Option<f64>,
     warm_users: u32,
     /// Whether the inner search is the adaptive one, which sizes its trials itself.
     adaptive: bool,
@@ -86,6 +94,7 @@ impl RateSearch {
         Self {
             inner,
             rates: (plan.min, plan.max),
+            trace_rate: plan.trace_rate(),
             warm_users: WARM_USERS.min(plan.in_flight_cap),
             adaptive,
             requests,
@@ -105,6 +114,20 @@ impl RateSearch {
         (load.value() * self.step()).clamp(self.rates.0, self.rates.1)
     }
 
+    /// The load of a step: a rate, or the speed-up that brings the trace to that mean rate.
+    fn load(&self, step: Load) -> Load {
+        let rate = self.rate(step);
+        match self.trace_rate {
+            Some(trace_rate) => Load::SpeedUp(rate / trace_rate),
+            None => Load::RequestRate(rate),
+        }
+    }
+
+    /// What a step is in the unit of the answer.
+    fn unit(&self) -> f64 {
+        self.step() / self.trace_rate.unwrap_or(1.0)
+    }
+
     fn level(&self, rate: f64) -> Load {
         Load::Concurrency((rate.clamp(self.rates.0, self.rates.1) / self.step()).round() as u32)
     }
@@ -113,6 +136,16 @@ impl RateSearch {
     fn outward(&self, spec: &TrialSpec) -> TrialSpec {
         if spec.kind == TrialKind::Warmup {
             return TrialSpec { load: Load::Concurrency(self.warm_users), ..spec.clone() };
+        }
+        if self.trace_rate.is_some() {
+            // Whole, whatever it is for: a part of a trace is no sample of it.
+            return TrialSpec {
+                load: self.load(spec.load),
+                kind: spec.kind,
+                retreat: true,
+                settle: Settle { completions_per_user: 0.0, truncate: false },
+                rule: StopRule::Fixed { requests: u32::MAX, min_seconds: 0.0, max_seconds: 0.0 },
+            };
         }
         let lives = match spec.kind {
             _ if self.shed => LIVES.2,
@@ -128,7 +161,7 @@ impl RateSearch {
             rule => rule,
         };
         TrialSpec {
-            load: Load::RequestRate(self.rate(spec.load)),
+            load: self.load(spec.load),
             kind: spec.kind,
             retreat: self.shed,
             settle: Settle { completions_per_user: lives, truncate: false },
@@ -141,6 +174,17 @@ impl RateSearch {
         let mut told = TrialOutcome { spec, mean_ttft: None, ..outcome.clone() };
         if told.spec.kind == TrialKind::Warmup {
             told.spec.load = self.level(outcome.completion_rate);
+            return told;
+        }
+        if self.trace_rate.is_some() {
+            // The rate moves within the trace; its speed-up is what the trial was run at.
+            let log_load = told.spec.load.value().ln();
+            told.readings.iter_mut().for_each(|reading| reading.log_load = log_load);
+            let whole = !outcome.arrivals.is_some_and(|arrivals| arrivals.cut);
+            if whole && told.spec.kind == TrialKind::Navigate {
+                // As good as any: its size was fixed beforehand.
+                told.spec.kind = TrialKind::Measure;
+            }
             return told;
         }
         let shift = self.step().ln();
@@ -168,7 +212,7 @@ impl RateSearch {
     }
 
     fn outward_load(&self, load: Option<Load>) -> Option<Load> {
-        load.map(|load| Load::RequestRate(self.rate(load)))
+        load.map(|load| self.load(load))
     }
 }
 
@@ -205,19 +249,23 @@ impl Strategy for RateSearch {
 
     fn answer(&self) -> Answer {
         let mut answer = self.inner.answer();
-        let step = self.step();
+        let unit = self.unit();
         for load in
             [&mut answer.load, &mut answer.safe_load, &mut answer.largest_met, &mut answer.smallest_missed]
         {
             *load = self.outward_load(*load);
         }
         answer.interval = answer.interval.map(|interval| Interval {
-            low: interval.low * step,
-            high: interval.high.map(|high| high * step),
+            low: interval.low * unit,
+            high: interval.high.map(|high| high * unit),
             ..interval
         });
-        // It names levels, which are steps here.
-        answer.notes.retain(|note| !note.starts_with(NOT_MONOTONE));
+        // These name levels, which are steps here.
+        let bracket = answer.notes.iter().any(|note| note.ends_with(BRACKET));
+        answer.notes.retain(|note| !note.starts_with(NOT_MONOTONE) && !note.contains(" concurrent"));
+        if let (true, Some(met), Some(missed)) = (bracket, answer.load, answer.smallest_missed) {
+            answer.notes.push(format!("{} to {missed} {BRACKET}", rate_figure(met.value())));
+        }
         if let Some(lowest) = self.unstable.iter().copied().reduce(f64::min) {
             answer.notes.push(format!(
                 "from {} requests/s on a backlog was seen to grow: that is more than the server can carry",
@@ -271,6 +319,7 @@ mod tests {
             log_load: rate.ln(),
             profile: (0..100).map(|k| (3.0 * beyond) as f32 + 0.4 * (k as f32 - 95.0) / 50.0).collect(),
             blocks: Vec::new(),
+            windows: None,
         };
         let unstable = beyond > 0.4;
         TrialOutcome {
@@ -286,6 +335,8 @@ mod tests {
             mean_ttft: Some(0.1),
             mean_e2e: Some(1.0),
             token_time: None,
+            cold_start: None,
+            slices: Vec::new(),
             good_rate: rate,
             summary: Default::default(),
             arrivals: Some(ArrivalFigures { unstable, ..ArrivalFigures::default() }),

@@ -206,6 +206,7 @@ fn in_loads(found: &[&Repeat], all: &Combined) -> (Load, Interval) {
     let (low, high) = all.interval;
     match loads.first() {
         Some(Load::RequestRate(_)) => (Load::RequestRate(all.capacity), interval(low, high)),
+        Some(Load::SpeedUp(_)) => (Load::SpeedUp(all.capacity), interval(low, high)),
         first => {
             let floor = |users: f64| (users + 1e-9).floor();
             let within: Vec<(f64, f64)> = found
@@ -230,7 +231,8 @@ fn in_loads(found: &[&Repeat], all: &Combined) -> (Load, Interval) {
 fn safe(load: Load, interval: Interval) -> Option<Load> {
     match load {
         Load::Concurrency(_) => (interval.low >= 1.0).then_some(Load::Concurrency(interval.low as u32)),
-        _ => Some(Load::RequestRate(interval.low)),
+        Load::RequestRate(_) => Some(Load::RequestRate(interval.low)),
+        Load::SpeedUp(_) => Some(Load::SpeedUp(interval.low)),
     }
 }
 

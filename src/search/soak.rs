@@ -22,7 +22,7 @@ use crate::search::answer::{Answer, SearchOutcome};
 use crate::search::evidence::warm_up;
 use crate::search::judge::judge;
 use crate::search::trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
-use crate::slo::Slo;
+use crate::slo::{Objective, Slo};
 use crate::stats::batch::sample_variance;
 use crate::stats::special::student_quantile;
 use crate::units::Load;
@@ -117,6 +117,19 @@ pub enum SoakFailure {
         /// Share that may be.
         allowed: Option<f64>,
     },
+    /// Windows of an objective that has some are missed, where each must hold.
+    Windows {
+        /// The objective, in the SLO grammar.
+        objective: String,
+        /// Windows that are missed.
+        missed: u32,
+        /// All windows.
+        of: u32,
+        /// The worst figure, in the unit of the objective's threshold.
+        worst: f64,
+        /// When that window began, seconds after the first one did.
+        at: f64,
+    },
     /// A quantity grows.
     Drift(Trend),
     /// Requests failed.
@@ -158,7 +171,8 @@ pub fn soaked(slo: &Slo, limits: &SoakLimits, outcomes: &[TrialOutcome]) -> Soak
         windows.into_iter().partition(|outcome| matches!(outcome.verdict, Verdict::Void(_)));
     let series: Vec<(Watched, Vec<(f64, f64)>)> =
         WATCHED.iter().filter_map(|&watched| Some((watched, logs(watched, &valid)?))).collect();
-    let tests = series.len() + slo.objectives.len();
+    let tested = slo.objectives.iter().filter(|objective| objective.window.is_none());
+    let tests = series.len() + tested.count();
     let alpha = limits.false_alarms / tests.max(1) as f64;
     let enough = valid.len() >= LEAST_WINDOWS;
     let trends: Vec<Trend> = series
@@ -173,6 +187,7 @@ pub fn soaked(slo: &Slo, limits: &SoakLimits, outcomes: &[TrialOutcome]) -> Soak
         .filter_map(|outcome| outcome.server.as_ref().and_then(|server| server.preemptions))
         .sum();
     let mut failures: Vec<SoakFailure> = if enough { missed(slo, &valid, alpha) } else { Vec::new() };
+    failures.extend(missed_windows(slo, &valid));
     if f64::from(failed) > limits.max_errors * f64::from(of) {
         failures.push(SoakFailure::Errors { failed, of });
     }
@@ -259,7 +274,8 @@ fn trend(watched: Watched, blocks: &[(f64, f64)], alpha: f64) -> Option<Trend> {
 /// The objectives that are missed in the long run.
 fn missed(slo: &Slo, windows: &[&TrialOutcome], alpha: f64) -> Vec<SoakFailure> {
     let mut missed = Vec::new();
-    for (index, objective) in slo.objectives.iter().enumerate() {
+    let tested = slo.objectives.iter().enumerate().filter(|(_, objective)| objective.window.is_none());
+    for (index, objective) in tested {
         let allowed = objective.allowed_misses();
         let readings = || windows.iter().filter_map(|outcome| Some((outcome, outcome.readings.get(index)?)));
         let excess: Vec<(f64, f64)> = readings()
@@ -289,6 +305,32 @@ fn missed(slo: &Slo, windows: &[&TrialOutcome], alpha: f64) -> Vec<SoakFailure> 
         }
     }
     missed
+}
+
+/// The objectives that must hold in every window, and do not. Nothing is tested here: a window that is
+/// missed is what such an objective forbids.
+fn missed_windows(slo: &Slo, trials: &[&TrialOutcome]) -> Vec<SoakFailure> {
+    let start = trials.first().map_or(0.0, |outcome| outcome.settled);
+    let windowed = slo.objectives.iter().enumerate().filter(|(_, objective)| objective.window.is_some());
+    let failure = |(index, objective): (usize, &Objective)| {
+        let readings = || {
+            trials.iter().filter_map(move |outcome| {
+                let reading = outcome.readings.get(index)?;
+                Some((outcome, reading, reading.windows?))
+            })
+        };
+        let (missed, of) = readings()
+            .fold((0, 0), |(missed, of), (_, _, windows)| (missed + windows.missed, of + windows.count));
+        let (outcome, reading, windows) = readings().max_by(|a, b| a.1.margin.total_cmp(&b.1.margin))?;
+        (missed > 0).then(|| SoakFailure::Windows {
+            objective: objective.to_string(),
+            missed,
+            of,
+            worst: reading.figure.unwrap_or_default(),
+            at: outcome.settled + windows.worst_from.unwrap_or_default() - start,
+        })
+    };
+    windowed.filter_map(failure).collect()
 }
 
 /// Holds one load for consecutive windows.
@@ -331,7 +373,7 @@ impl Strategy for Soak {
             kind: TrialKind::Measure,
             retreat: false,
             settle: Settle { completions_per_user, truncate: false },
-            rule: StopRule::Fixed { requests: 1, min_seconds: seconds, max_seconds: seconds },
+            rule: StopRule::seconds(seconds),
         })
     }
 

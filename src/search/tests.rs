@@ -40,6 +40,7 @@ fn reading(margin: f64) -> Reading {
         log_load: 0.0,
         profile: Vec::new(),
         blocks: Vec::new(),
+        windows: None,
     }
 }
 
@@ -59,6 +60,8 @@ fn outcome(id: u32, spec: TrialSpec, verdict: Verdict, readings: Vec<Reading>) -
         mean_ttft: Some(0.2),
         mean_e2e: Some(1.0),
         token_time: None,
+        cold_start: None,
+        slices: Vec::new(),
         good_rate: 1.0,
         arrivals: None,
         summary: Summary { goodput: level, window: 8.0, ..Summary::default() },

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::loadgen::health::ClientHealth;
 use crate::metrics::arrivals::ArrivalFigures;
-use crate::metrics::{Counts, Summary};
+use crate::metrics::{ColdStart, Counts, Slice, Summary};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
-use crate::slo::{Metric, Slo};
+use crate::slo::{Metric, Objective, Slo};
 use crate::units::Load;
 use crate::verdict::{Checks, Reading, Seen, Verdict};
 
@@ -89,6 +89,13 @@ pub enum StopRule {
     },
 }
 
+impl StopRule {
+    /// After so many measured seconds, whatever ends within them.
+    pub fn seconds(seconds: f64) -> Self {
+        Self::Fixed { requests: 1, min_seconds: seconds, max_seconds: seconds }
+    }
+}
+
 /// When a navigation trial's verdict is clear.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClearRule {
@@ -113,12 +120,13 @@ impl ClearRule {
     const PLAIN_SAMPLES: u32 = 8;
 
     /// The verdict of the samples so far, if it is clear (or if there is no use in waiting longer).
+    /// Objectives with a window are judged by what there is, as if they had none.
     pub fn judge(&self, slo: &Slo, readings: &[Reading]) -> Option<Verdict> {
+        let objectives: Vec<Objective> = slo.objectives.iter().map(Objective::whole).collect();
         let plain = |r: &Reading| {
             r.of >= Self::PLAIN_SAMPLES && f64::from(r.over) > Self::PLAIN_SHARE * f64::from(r.of)
         };
-        if slo
-            .objectives
+        if objectives
             .iter()
             .zip(readings)
             .any(|(o, r)| o.allowed_misses().is_some_and(|p| p < 0.2) && plain(r))
@@ -126,7 +134,7 @@ impl ClearRule {
             return Some(Verdict::Missed);
         }
         let has = |samples: u32| {
-            slo.objectives.iter().zip(readings).all(|(objective, reading)| {
+            objectives.iter().zip(readings).all(|(objective, reading)| {
                 let whole_life = !matches!(objective.metric, Metric::Ttft);
                 reading.of >= if whole_life { (self.least / 2).max(6).min(samples) } else { samples }
                     || objective.allowed_misses().is_none()
@@ -178,6 +186,12 @@ pub struct TrialOutcome {
     /// Median time of an output token of its completed requests, seconds.
     #[serde(default)]
     pub token_time: Option<f64>,
+    /// What the first requests cost, of a warm-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_start: Option<ColdStart>,
+    /// The trial slice by slice, where its load moved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
     /// Requests a second that keep every limit, over the measured window.
     pub good_rate: f64,
     /// The figures.

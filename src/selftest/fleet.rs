@@ -82,6 +82,7 @@ pub fn measure(preset: &Preset, seed: u64) -> Result<Option<Server>, SloError> {
         telemetry: TelemetryPlan::default(),
         repeats: 1,
         arrivals: None,
+        ramp: None,
         budget: Budget::default(),
     };
     let answer = strategy.answer();

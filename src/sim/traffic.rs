@@ -1,5 +1,7 @@
 //! What simulated users ask for: the lengths of prompts and outputs.
 
+use std::sync::Arc;
+
 use crate::plan::{ClassPlan, Lengths, WorkloadPlan};
 use crate::rng::Stream;
 
@@ -38,6 +40,8 @@ pub struct Class {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     classes: Vec<Class>,
+    /// The requests one by one, where they are given: then nothing is drawn.
+    listed: Arc<[(u32, u32)]>,
 }
 
 /// Draws the lengths of one request after the other.
@@ -45,7 +49,10 @@ pub struct Traffic {
 pub struct Sampler {
     traffic: Traffic,
     total: f64,
+    seed: u64,
     stream: Stream,
+    /// Place among the requests that are listed.
+    next: usize,
 }
 
 impl Shape {
@@ -75,7 +82,13 @@ impl From<Lengths> for Shape {
 impl Traffic {
     /// Requests of one kind.
     pub fn of(isl: impl Into<Shape>, osl: impl Into<Shape>) -> Self {
-        Self { classes: vec![Class { weight: 1.0, isl: isl.into(), osl: osl.into() }] }
+        Self::mix([Class { weight: 1.0, isl: isl.into(), osl: osl.into() }])
+    }
+
+    /// The requests of a trace, prompt and output length of each, as they came; after the last one the first
+    /// comes again.
+    pub fn listed(requests: impl Into<Arc<[(u32, u32)]>>) -> Self {
+        Self { listed: requests.into(), ..Self::mix([]) }
     }
 
     /// The requests of a plan. Those of a file are drawn from its lengths, each by itself.
@@ -97,7 +110,7 @@ impl Traffic {
         if classes.is_empty() {
             classes.push(Class { weight: 1.0, isl: Shape::Fixed(1), osl: Shape::Fixed(1) });
         }
-        Self { classes }
+        Self { classes, listed: Arc::default() }
     }
 
     /// The classes, at least one.
@@ -110,11 +123,22 @@ impl Sampler {
     /// The requests of a run.
     pub fn new(traffic: Traffic, seed: u64) -> Self {
         let total = traffic.classes.iter().map(|class| class.weight).sum();
-        Self { traffic, total, stream: Stream::new(seed, "lengths") }
+        Self { traffic, total, seed, stream: Stream::new(seed, "lengths"), next: 0 }
+    }
+
+    /// Begins anew: the same requests come again.
+    pub fn restart(&mut self) {
+        self.stream = Stream::new(self.seed, "lengths");
+        self.next = 0;
     }
 
     /// Prompt and output length of the next request.
     pub fn draw(&mut self) -> (u32, u32) {
+        if !self.traffic.listed.is_empty() {
+            let request = self.traffic.listed[self.next % self.traffic.listed.len()];
+            self.next += 1;
+            return request;
+        }
         let classes = &self.traffic.classes;
         let mut class = &classes[classes.len() - 1];
         if classes.len() > 1 {
@@ -142,6 +166,15 @@ mod tests {
         let draws: Vec<(u32, u32)> = (0..5000).map(|_| sampler.draw()).collect();
         assert!(draws.iter().all(|&(isl, osl)| (50..=200).contains(&isl) && osl == 7));
         assert!(draws.iter().any(|&(isl, _)| isl == 50) && draws.iter().any(|&(isl, _)| isl == 200));
+    }
+
+    #[test]
+    fn listed_requests_come_as_they_are_and_anew_when_asked() {
+        let mut sampler = Sampler::new(Traffic::listed([(1, 2), (3, 4), (5, 6)]), 1);
+        assert_eq!([sampler.draw(), sampler.draw()], [(1, 2), (3, 4)]);
+        sampler.restart();
+        let draws: Vec<(u32, u32)> = (0..4).map(|_| sampler.draw()).collect();
+        assert_eq!(draws, [(1, 2), (3, 4), (5, 6), (1, 2)]);
     }
 
     #[test]

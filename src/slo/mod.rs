@@ -10,12 +10,18 @@
 //! let slo = Slo::parse(["ttft p95 < 500ms", "tpot:p90<=50ms"]).unwrap();
 //! assert_eq!(slo.objectives[0].to_string(), "ttft p95 < 500 ms");
 //! assert_eq!(slo.objectives[1].allowed_misses(), Some(0.1));
+//! let slo = Slo::parse(["ttft p99 < 800ms over 30s worst"]).unwrap();
+//! assert_eq!(slo.objectives[0].window, Some(30.0));
 //! ```
+//!
+//! An objective with a window must hold in every full window of that length; the worst one is its figure.
 
 mod grammar;
+mod reader;
 #[cfg(test)]
 mod tests;
 mod text;
+mod threshold;
 mod words;
 
 use schemars::JsonSchema;
@@ -107,6 +113,9 @@ pub struct Objective {
     pub op: Op,
     /// With what: seconds, a rate per second, or a share 0..1.
     pub threshold: f64,
+    /// Length of the windows that must each hold, seconds; the whole measurement where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<f64>,
 }
 
 /// A limit that each single request is held to; requests within all of them are good.
@@ -171,6 +180,11 @@ impl Slo {
         };
         self.objectives.iter().any(|objective| streamed(objective.metric))
             || self.limits.iter().any(|limit| streamed(limit.metric))
+    }
+
+    /// The longest window of an objective, seconds, if one has a window.
+    pub fn longest_window(&self) -> Option<f64> {
+        self.objectives.iter().filter_map(|objective| objective.window).reduce(f64::max)
     }
 
     /// The tightest limit on time to first token, seconds, if there is one.
@@ -240,9 +254,24 @@ impl Metric {
 }
 
 impl Objective {
+    /// The same over a whole measurement, or over one window.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        Self { window: None, ..*self }
+    }
+
+    /// Whether both judge the same figure.
+    fn is_of_the_same(&self, other: &Self) -> bool {
+        (self.metric, self.stat, self.window) == (other.metric, other.stat, other.window)
+    }
+
     /// The share of samples that may break the threshold, for objectives that are judged by
-    /// counting: percentiles, the maximum, attainment and errors. `None` for means and goodput.
+    /// counting: percentiles, the maximum, attainment and errors. `None` for means and goodput, and for
+    /// the worst of several windows, which is one figure of a trial.
     pub fn allowed_misses(&self) -> Option<f64> {
+        if self.window.is_some() {
+            return None;
+        }
         match (self.metric, self.stat) {
             (Metric::Attainment, _) => Some(round_share(1.0 - self.threshold)),
             (Metric::Errors, _) => Some(self.threshold),

@@ -6,7 +6,11 @@ use super::*;
 use crate::loadgen::record::{Failure, Outcome, Phase};
 
 fn objective(metric: Metric, stat: Stat, op: Op, threshold: f64) -> Objective {
-    Objective { metric, stat, op, threshold }
+    Objective { metric, stat, op, threshold, window: None }
+}
+
+fn over(objective: Objective, seconds: f64) -> Objective {
+    Objective { window: Some(seconds), ..objective }
 }
 
 fn one(text: &str) -> Objective {
@@ -45,6 +49,10 @@ fn every_metric_and_statistic_is_read() {
         ("tps mean >= 20 tok/s", objective(per_user, Stat::Mean, Op::AtLeast, 20.0)),
         ("time_to_first_token p95 < 1s", objective(Ttft, p(95.0), Op::Less, 1.0)),
         ("request_latency p95 < 1s", objective(E2e, p(95.0), Op::Less, 1.0)),
+        ("ttft p99 < 800ms over 30s worst", over(objective(Ttft, p(99.0), Op::Less, 0.8), 30.0)),
+        ("TTFT p99<800ms Over 1min", over(objective(Ttft, p(99.0), Op::Less, 0.8), 60.0)),
+        ("goodput > 5 over 10 s", over(objective(Goodput, Stat::Value, Op::Greater, 5.0), 10.0)),
+        ("errors < 1% over 500ms WORST", over(objective(Errors, Stat::Value, Op::Less, 0.01), 0.5)),
     ];
     for (text, expected) in cases {
         assert_eq!(one(text), expected, "{text}");
@@ -145,6 +153,14 @@ fn errors_point_at_the_character_and_name_the_mend() {
         ("ttft p95 < 1s, ttft p95 < 2s", 15, "on the same figure is there already"),
         ("ttft p95 < 1s itl p95 < 2s", 14, "set objectives apart by `,` or `;`"),
         ("< 500ms", 0, "expected a metric"),
+        ("ttft p95 < 1s over", 18, "expected a number, found the end of the text"),
+        ("ttft p95 < 1s over 30", 21, "a window needs its unit: write `over 30s`"),
+        ("ttft p95 < 1s over 30 worst", 21, "a window needs its unit: write `over 30s`"),
+        ("ttft p95 < 1s over 30x", 21, "`x` is no unit of a window"),
+        ("ttft p95 < 1s over 10ms", 19, "from 0.5 s to a day"),
+        ("ttft p95 < 1s over 30s best", 23, "expected the end of the objective, found `best`"),
+        ("ttft p95 < 1s over 30s, ttft p95 < 2s over 30s", 24, "on the same figure is there already"),
+        ("ttft:500 over 30s", 9, "a window follows an objective's threshold"),
     ];
     for (text, at, problem) in cases {
         let error = error(text);
@@ -264,4 +280,18 @@ proptest! {
             prop_assert_eq!(Slo::try_from(Vec::from(&slo)).unwrap(), slo);
         }
     }
+}
+
+#[test]
+fn a_window_is_printed_as_it_is_read_and_stands_beside_the_same_figure_over_the_whole() {
+    let slo = Slo::parse(["ttft p95 < 500ms; ttft p95 < 800ms over 30s worst; goodput > 5 over 2min"]).unwrap();
+    let texts: Vec<String> = slo.objectives.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        ["ttft p95 < 500 ms", "ttft p95 < 800 ms over 30 s worst", "goodput > 5 over 120 s worst"]
+    );
+    assert_eq!(Slo::parse(texts.iter().map(String::as_str)).unwrap(), slo);
+    assert_eq!(slo.longest_window(), Some(120.0));
+    assert_eq!(slo.objectives[1].allowed_misses(), None);
+    assert_eq!(slo.objectives[1].whole().allowed_misses(), Some(0.05));
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::grammar::implied_limits;
+use super::threshold::{OVER, WORST};
 use super::{Metric, Objective, Op, Slo, SloError, Stat};
 
 impl fmt::Display for Stat {
@@ -35,11 +36,15 @@ impl fmt::Display for Objective {
         }
         write!(f, " {} ", self.op)?;
         if self.metric.is_time() {
-            f.write_str(&exact_time(self.threshold))
+            f.write_str(&exact_time(self.threshold))?;
         } else if matches!(self.metric, Metric::Attainment | Metric::Errors) {
-            f.write_str(&exact_share(self.threshold))
+            f.write_str(&exact_share(self.threshold))?;
         } else {
-            write!(f, "{}", self.threshold)
+            write!(f, "{}", self.threshold)?;
+        }
+        match self.window {
+            Some(window) => write!(f, " {OVER} {} {WORST}", exact_time(window)),
+            None => Ok(()),
         }
     }
 }

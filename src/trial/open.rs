@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{GLANCE, Glance, Running, Trials};
+use super::{GLANCE, Glance, Running, Trials, expected};
 use crate::loadgen::session::{Excess, Session, SessionError, Wake};
 use crate::metrics::arrivals::{ArrivalFigures, is_unstable};
 use crate::plan::{ArrivalsPlan, CurvePlan};
-use crate::search::trial::{ClearRule, StopRule, TrialSpec};
+use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialSpec};
 use crate::slo::{Metric, Slo};
+use crate::units::Load;
 use crate::verdict::{Verdict, VoidReason};
 use crate::workload::{ArrivalProcess, Arrivals, RateCurve};
 
@@ -61,11 +62,12 @@ impl OpenLoad {
         self
     }
 
-    /// The curve of a trial at a mean rate.
-    fn curve(&self, rate: f64) -> RateCurve {
-        match &self.curve {
-            Some(curve) => curve.faster(rate / curve.mean()),
-            None => RateCurve::Constant(rate),
+    /// The curve of a trial at a mean rate, or at a speed-up of the curve.
+    fn curve(&self, load: Load) -> RateCurve {
+        match (&self.curve, load) {
+            (Some(curve), Load::SpeedUp(factor)) => curve.faster(factor),
+            (Some(curve), load) => curve.faster(load.value() / curve.mean()),
+            (None, load) => RateCurve::Constant(load.value()),
         }
     }
 }
@@ -85,7 +87,7 @@ impl<S: Session> Trials<S> {
 
     pub(super) async fn measure_open(
         &mut self,
-        rate: f64,
+        load: Load,
         spec: &TrialSpec,
         trial: &mut Running,
         watch: &mut dyn FnMut(Glance<'_>),
@@ -95,16 +97,24 @@ impl<S: Session> Trials<S> {
             self.level = 0;
         }
         let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
-        let curve = self.open.curve(rate);
+        let curve = self.open.curve(load);
         let length = curve.length();
+        if length.is_some() {
+            self.clear(excess, trial, watch).await?;
+        }
         // How many come is known of given instants alone.
-        let expected = if let RateCurve::Instants(instants) = &curve { instants.len() as u64 } else { 0 };
-        let expected = self.session.issued() + expected;
+        let given = if let RateCurve::Instants(instants) = &curve { instants.len() as u64 } else { 0 };
+        let last = self.session.issued() + given;
         let about = curve.arrivals().round() as u32;
+        // Before the schedule begins, so that what is due at its very start lies within.
+        let start = self.session.now();
         self.session.set_arrivals(Some(self.arrivals(curve)), excess);
         self.is_open = true;
         if let (Some(length), StopRule::Fixed { requests, .. }) = (length, spec.rule) {
-            self.measure_curve((length, expected, about), requests, trial, watch).await?;
+            trial.moves = true;
+            trial.settled = Some(start);
+            let steers = spec.kind == TrialKind::Navigate;
+            self.measure_curve((length, last, about), (requests, steers), trial, watch).await?;
             return Ok(None);
         }
         self.settle_open(spec.settle.completions_per_user, trial, watch).await?;
@@ -126,7 +136,8 @@ impl<S: Session> Trials<S> {
                     if self.summarise {
                         let so_far = self.read(trial, false);
                         let seen = (trial.records.len() - first) as u32;
-                        self.glance(trial, (seen, requests), &so_far, watch);
+                        let wanted = expected(seen, requests, self.session.now() - start, min_seconds);
+                        self.glance(trial, (seen, wanted), &so_far, watch);
                     }
                     if self.grows(&mut growth, trial) {
                         return Ok(Some(Verdict::Missed));
@@ -148,19 +159,18 @@ impl<S: Session> Trials<S> {
     /// time, so growth is no reason to end it.
     async fn measure_curve(
         &mut self,
-        (length, expected, about): (f64, u64, u32),
-        requests: u32,
+        (length, last, about): (f64, u64, u32),
+        (requests, steers): (u32, bool),
         trial: &mut Running,
         watch: &mut dyn FnMut(Glance<'_>),
     ) -> Result<(), SessionError> {
-        let start = trial.began.max(self.session.now());
-        trial.settled = Some(trial.began);
+        let start = self.session.now();
         // What the session shows is from when it was last looked at: only a look after the end can tell
         // that nothing is left. A client that is late may have some still to send.
         let mut looked_after = false;
         loop {
             let now = self.session.now();
-            let is_sent = looked_after && self.session.issued() >= expected;
+            let is_sent = looked_after && self.session.issued() >= last;
             let is_over = is_sent && self.session.in_flight().is_empty();
             if is_over || now >= start + length + LONGEST_TAIL || trial.records.len() as u32 >= requests {
                 return Ok(());
@@ -169,11 +179,47 @@ impl<S: Session> Trials<S> {
             let at = if now < end { (now + GLANCE).min(end) } else { now + TAIL_LOOK };
             self.advance(Wake { at, ended: u32::MAX, first_tokens: u32::MAX }, trial).await?;
             looked_after = at >= end;
+            if steers && self.is_lost(trial, about) {
+                trial.cut = true;
+                return Ok(());
+            }
             if self.summarise {
                 let so_far = self.read(trial, false);
                 self.glance(trial, (trial.records.len() as u32, requests.min(about)), &so_far, watch);
             }
         }
+    }
+
+    /// Waits until nothing of an earlier load is in flight: a trace begins on a server that has nothing else
+    /// to do.
+    async fn clear(
+        &mut self,
+        excess: Excess,
+        trial: &mut Running,
+        watch: &mut dyn FnMut(Glance<'_>),
+    ) -> Result<(), SessionError> {
+        if self.session.in_flight().is_empty() {
+            return Ok(());
+        }
+        self.session.set_arrivals(None, excess);
+        let deadline = self.session.now() + LONGEST_TAIL;
+        while !self.session.in_flight().is_empty() && self.session.now() < deadline {
+            self.advance(Wake::at(self.session.now() + TAIL_LOOK), trial).await?;
+            self.glance(trial, (0, 0), &[], watch);
+        }
+        Ok(())
+    }
+
+    /// Whether the `all` requests of a trace miss the SLO whatever becomes of those that are still to come:
+    /// more than may be over already are.
+    fn is_lost(&self, trial: &Running, all: u32) -> bool {
+        let readings = self.read(trial, false);
+        self.slo.objectives.iter().zip(&readings).any(|(objective, reading)| {
+            // A request has many gaps: how many will come is not known.
+            let counted = objective.allowed_misses().filter(|_| objective.metric != Metric::Itl);
+            counted.is_some_and(|allowed| f64::from(reading.over) > allowed * f64::from(all) + 1e-9)
+                || reading.windows.is_some_and(|windows| windows.missed > 0)
+        })
     }
 
     /// Ends the open loop, where one runs.
@@ -261,7 +307,7 @@ impl<S: Session> Trials<S> {
         self.is_open.then(|| {
             let pending = self.session.in_flight();
             let figures = ArrivalFigures::of(&trial.records, &pending, from, self.session.now());
-            ArrivalFigures { unstable: trial.unstable, ..figures }
+            ArrivalFigures { unstable: trial.unstable, cut: trial.cut, ..figures }
         })
     }
 }

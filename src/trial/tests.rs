@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::loadgen::InFlight;
 use crate::loadgen::record::Outcome;
 use crate::loadgen::session::LevelHistory;
 use crate::search::trial::Settle;

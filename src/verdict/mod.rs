@@ -74,6 +74,22 @@ pub struct Reading {
     /// pace wandered meanwhile.
     #[serde(default)]
     pub blocks: Vec<f32>,
+    /// The windows of an objective that has some: the figure is that of the worst one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
+}
+
+/// The windows of a trial that an objective such as `ttft p99 < 800ms over 30s worst` looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Windows {
+    /// Length of a window, seconds.
+    pub seconds: f64,
+    /// Full windows within the measured part of the trial, one after the other from its start.
+    pub count: u32,
+    /// Those that miss the objective.
+    pub missed: u32,
+    /// When the worst one began, seconds after the measured part did; null where none held a sample.
+    pub worst_from: Option<f64>,
 }
 
 impl Reading {
@@ -106,10 +122,17 @@ pub fn judge(slo: &Slo, readings: &[Reading]) -> Verdict {
             Some(false) => return Verdict::Missed,
             Some(true) if reading.has_enough(objective) => {}
             Some(true) => verdict = Verdict::Undecided,
-            None => {
-                return Verdict::Void(VoidReason::NoSamples { objective: objective.to_string() });
-            }
+            None => return Verdict::Void(untold(objective, reading)),
         }
     }
     verdict
+}
+
+/// Why a trial has no figure for an objective.
+fn untold(objective: &Objective, reading: &Reading) -> VoidReason {
+    let objective = objective.to_string();
+    match reading.windows {
+        Some(Windows { seconds, count: 0, .. }) => VoidReason::ShortForWindow { objective, window: seconds },
+        _ => VoidReason::NoSamples { objective },
+    }
 }

@@ -255,6 +255,7 @@ fn too_few_requests_for_a_percentile_say_how_many_more() {
         log_load: 2.0,
         profile: Vec::new(),
         blocks: Vec::new(),
+        windows: None,
     };
     let checks = Checks::default();
     let told = |sizes: &[u32]| {

@@ -55,6 +55,13 @@ pub enum VoidReason {
         /// The tightest limit that the lateness falls on, seconds.
         limit: f64,
     },
+    /// The measured part was shorter than the window of an objective.
+    ShortForWindow {
+        /// The objective.
+        objective: String,
+        /// Length of its window, seconds.
+        window: f64,
+    },
     /// No response held a figure that the SLO judges.
     NoSamples {
         /// The objective without samples.
@@ -131,6 +138,11 @@ impl fmt::Display for VoidReason {
                  with a free core, or allow a lower rate",
                 Seconds(*lateness),
                 Seconds(*limit)
+            ),
+            VoidReason::ShortForWindow { objective, window } => write!(
+                f,
+                "less than {} was measured, the window of `{objective}`; measure for longer, or judge by a shorter window",
+                Seconds(*window)
             ),
             VoidReason::NoSamples { objective } => write!(
                 f,

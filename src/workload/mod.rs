@@ -23,6 +23,7 @@ pub mod dataset;
 pub(crate) mod fixtures;
 pub mod lengths;
 pub mod prompt;
+pub mod ramp;
 mod source;
 pub mod tokenizer;
 pub mod vocabulary;
@@ -31,6 +32,7 @@ pub use arrivals::{ArrivalProcess, Arrivals, RateCurve, Schedule};
 pub use counting::{CountedBy, Counting, Exactness};
 pub use lengths::LengthSampler;
 pub use prompt::{Prompt, PromptMaker};
+pub use ramp::{RampShape, UserRamp};
 pub use tokenizer::{LocalTokenizer, TokenCounter, TokenizerError};
 pub use vocabulary::{Effort, LearnError, Learned, Vocabulary};
 

@@ -7,6 +7,9 @@ use super::{Prompt, PromptMaker, RequestSpec};
 use crate::plan::{Lengths, SourcePlan};
 use crate::rng::Stream;
 
+/// Spreads the numbers of requests over all bits (the golden ratio's fraction).
+const SALT: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// The entries of a file as requests: which one a request is depends on its number alone.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
@@ -23,6 +26,16 @@ enum Order {
     AsTheyCame { first: u64 },
     /// Shuffled, anew for each time through.
     Shuffled { round: u64, entries: Vec<u32> },
+}
+
+impl Order {
+    /// The request that the load began with; 0 where that is of no account.
+    fn first(&self) -> u64 {
+        match self {
+            Order::AsTheyCame { first } => *first,
+            Order::Shuffled { .. } => 0,
+        }
+    }
 }
 
 impl Source {
@@ -71,7 +84,13 @@ impl Source {
         let Some(prompts) = prompts else { return Ok(RequestSpec::new(id, String::new(), isl, osl)) };
         let Prompt { text, tokens } = match entry.blocks.as_slice() {
             [] => prompts.prompt(id, isl),
-            blocks => prompts.of_blocks(id, blocks, BLOCK, isl),
+            blocks => {
+                // Each time a trace is replayed its prefixes are others: a cache that has seen the last
+                // replay knows none of them.
+                let salt = self.order.first().wrapping_mul(SALT);
+                let blocks: Vec<u64> = blocks.iter().map(|block| block ^ salt).collect();
+                prompts.of_blocks(id, &blocks, BLOCK, isl)
+            }
         };
         Ok(RequestSpec::new(id, text, tokens, osl))
     }

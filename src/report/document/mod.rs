@@ -13,7 +13,7 @@ use super::repeats::RepeatsDocument;
 use crate::controller::flags;
 use crate::loadgen::{ClientHealth, Failure};
 use crate::metrics::arrivals::ArrivalFigures;
-use crate::metrics::{Counts, Distribution};
+use crate::metrics::{ColdStart, Counts, Distribution, Slice};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::plan::{Engine, Plan, TargetPlan};
 use crate::run::{Contents, Cost};
@@ -21,7 +21,7 @@ use crate::search::{
     Answer, Bottleneck, Boundary, Goodput, Resolution, SearchOutcome, TrialKind, TrialOutcome, bottleneck,
 };
 use crate::units::{Interval, Load};
-use crate::verdict::{Checks, Verdict};
+use crate::verdict::{Checks, Verdict, Windows};
 
 /// Version of the schema.
 pub const SUMMARY_VERSION: u32 = 1;
@@ -43,6 +43,10 @@ pub struct Document {
     pub slo: Vec<String>,
     /// The trials, in the order in which they were run.
     pub trials: Vec<TrialFigures>,
+    /// What the first requests of the run cost, against those of the steady state; absent where its warm-up
+    /// was too short to tell, or where it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_start: Option<ColdStart>,
     /// What the run took.
     pub cost: Cost,
     /// What the reader should know before trusting the figures.
@@ -161,6 +165,12 @@ pub struct TrialFigures {
     /// What an open loop did; absent for a closed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<ArrivalFigures>,
+    /// What the first requests of the load cost: in a warm-up, and in what `measure --json` prints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_start: Option<ColdStart>,
+    /// The trial slice by slice, where its load moved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
 }
 
 /// A verdict as one word.
@@ -192,6 +202,9 @@ pub struct ObjectiveFigure {
     pub over: u32,
     /// Samples in all; 0 for an objective that is not judged by counting.
     pub of: u32,
+    /// The windows of an objective that has some; the figure is that of the worst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
 }
 
 /// Where the figures come from.
@@ -226,6 +239,11 @@ pub struct TrialDocument {
     pub warnings: Vec<String>,
 }
 
+/// The cold start of a run: that of its first warm-up.
+pub fn cold_start<'a>(outcomes: impl IntoIterator<Item = &'a TrialOutcome>) -> Option<ColdStart> {
+    outcomes.into_iter().find(|outcome| outcome.spec.kind == TrialKind::Warmup)?.cold_start
+}
+
 impl Document {
     /// Puts a run's answer and trials together.
     pub fn new<'a>(
@@ -240,6 +258,7 @@ impl Document {
         let engine = engine_of(plan, provenance.target.as_ref());
         let bottleneck = bottleneck(&plan.slo, engine, answer, outcomes.iter().copied());
         let line = bottleneck.as_ref().map(Bottleneck::line);
+        let cold_start = cold_start(outcomes.iter().copied());
         Self {
             schema_version: SUMMARY_VERSION,
             outcome: answer.outcome,
@@ -247,6 +266,7 @@ impl Document {
             bottleneck,
             slo: plan.slo.clone().into(),
             trials: outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect(),
+            cold_start,
             cost,
             warnings: warnings.to_vec(),
             rate_check: None,
@@ -297,6 +317,13 @@ impl TrialDocument {
             slo: plan.slo.clone().into(),
             warnings: warnings.to_vec(),
         }
+    }
+
+    /// The same with the cold start of its run, which lies before this trial.
+    #[must_use]
+    pub fn after(mut self, cold_start: Option<ColdStart>) -> Self {
+        self.trial.cold_start = cold_start;
+        self
     }
 
     /// The document as JSON, indented, with a newline at its end.
@@ -384,6 +411,7 @@ impl TrialFigures {
                     met: reading.holds(objective),
                     over: reading.over,
                     of: reading.of,
+                    windows: reading.windows,
                 })
                 .collect(),
             metrics: summary.metrics.clone(),
@@ -410,6 +438,8 @@ impl TrialFigures {
                 .gpu
                 .and_then(|gpu| gpu.energy_per_token(summary.output_tokens_per_second * summary.window)),
             arrivals: outcome.arrivals,
+            cold_start: outcome.cold_start,
+            slices: outcome.slices.clone(),
         }
     }
 

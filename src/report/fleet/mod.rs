@@ -24,6 +24,7 @@ use crate::capacity::{
     fleet, relaxations, series_plan,
 };
 use crate::search::SearchOutcome;
+use crate::units::Load;
 
 /// Version of the schema of [`FleetDocument`].
 pub const FLEET_VERSION: u32 = 1;
@@ -85,6 +86,15 @@ pub enum FleetError {
     /// The run did not come to an answer.
     #[error("`{run}` has no answer yet; go on with it by `plimsoll resume`")]
     Unanswered {
+        /// The run.
+        run: String,
+    },
+    /// The run says how much faster a trace may come, which is neither users nor a rate.
+    #[error(
+        "`{run}` says how many times faster one trace may come, not what rate a server carries; search with \
+         `--rate` or `--concurrency` to plan a fleet"
+    )]
+    OfTrace {
         /// The run.
         run: String,
     },
@@ -235,6 +245,10 @@ pub fn plan(runs: &[Run<'_>], wanted: &Wanted) -> Result<FleetDocument, FleetErr
 
 fn plan_run(run: &Run<'_>, wanted: &Wanted) -> Result<RunFleet, FleetError> {
     let name = || run.name.to_owned();
+    let loads = run.document.answer.load.into_iter().chain(run.document.trials.iter().map(|trial| trial.load));
+    if loads.into_iter().any(|load| matches!(load, Load::SpeedUp(_))) {
+        return Err(FleetError::OfTrace { run: name() });
+    }
     let measured = figures::server(run.document).ok_or_else(|| match run.document.outcome {
         SearchOutcome::MissedAtLowest => FleetError::Missed { run: name() },
         SearchOutcome::Void => FleetError::Void { run: name() },

@@ -148,7 +148,7 @@ impl ObjectiveView {
             limit: words::limit(objective),
             metric: objective.metric.name(),
             quantile: match objective.stat {
-                Stat::Percentile(percent) => Some(percent / 100.0),
+                Stat::Percentile(percent) if objective.window.is_none() => Some(percent / 100.0),
                 _ => None,
             },
             unit: match objective.metric {
@@ -170,7 +170,7 @@ impl ObjectiveView {
 /// that of the figure's logarithm. Whether the server's mood was another one at that time it cannot
 /// tell; the interval of the answer can.
 fn interval(reading: &Reading, objective: &Objective) -> Option<(f64, f64)> {
-    let told = objective.metric.is_time() && reading.variance < UNTOLD;
+    let told = objective.metric.is_time() && reading.variance < UNTOLD && reading.windows.is_none();
     let figure = reading.figure.filter(|&figure| told && figure > 0.0)?;
     let factor = (1.96 * reading.variance.sqrt()).exp();
     Some((digits(figure / factor, 4), digits(figure * factor, 4)))

@@ -67,6 +67,7 @@ impl Table {
             ("phase", Text, Once),
             ("concurrency", I32, AtMostOnce),
             ("request_rate", F64, AtMostOnce),
+            ("speed_up", F64, AtMostOnce),
             ("scheduled", F64, AtMostOnce),
             ("held", F64, AtMostOnce),
             ("sent", F64, Once),
@@ -93,10 +94,11 @@ impl Table {
     }
 
     fn push(&mut self, record: &RequestRecord, load: Option<Load>) -> io::Result<()> {
-        let (users, rate) = match load {
-            Some(Load::Concurrency(users)) => (Some(users), None),
-            Some(Load::RequestRate(rate)) => (None, Some(rate)),
-            None => (None, None),
+        let (users, rate, speed_up) = match load {
+            Some(Load::Concurrency(users)) => (Some(users), None, None),
+            Some(Load::RequestRate(rate)) => (None, Some(rate), None),
+            Some(Load::SpeedUp(factor)) => (None, None, Some(factor)),
+            None => (None, None, None),
         };
         let (outcome, finish, failure, detail) = match &record.outcome {
             Outcome::Completed { finish } => ("completed", finish.as_deref(), None, None),
@@ -112,6 +114,7 @@ impl Table {
                 "phase" => column.text(Some(&phase)),
                 "concurrency" => column.i32(users),
                 "request_rate" => column.f64(rate),
+                "speed_up" => column.f64(speed_up),
                 "scheduled" => column.f64(record.scheduled),
                 "held" => column.f64(record.held),
                 "sent" => column.f64(Some(record.sent)),

@@ -109,10 +109,10 @@ impl Chart {
             answer,
             interval,
             answer_label: answer.map(words::level).unwrap_or_default(),
-            axis: if plan.arrivals.is_some() {
-                "request rate (arrivals a second)"
-            } else {
-                "concurrency (requests in flight)"
+            axis: match &plan.arrivals {
+                Some(arrivals) if arrivals.trace_rate().is_some() => "speed-up of the trace",
+                Some(_) => "request rate (arrivals a second)",
+                None => "concurrency (requests in flight)",
             },
             panels,
         })
@@ -155,6 +155,9 @@ fn throughput(document: &Document) -> Panel {
 fn figures(document: &Document, index: usize, objective: &Objective) -> Panel {
     let figure = |trial: &TrialFigures| trial.objectives.get(index)?.figure;
     let interval = |trial: &TrialFigures| {
+        if objective.window.is_some() {
+            return None;
+        }
         let samples = trial.metrics.get(objective.metric.name())?;
         let interval = match objective.stat {
             Stat::Percentile(50.0) => samples.p50_interval,

@@ -7,6 +7,7 @@ mod check;
 mod curve;
 mod metrics;
 mod screen;
+mod slices;
 pub(super) mod style;
 mod table;
 mod trial;

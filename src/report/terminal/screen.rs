@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::style::{Ink, Style, labelled};
 use super::{arrivals, curve, table};
-use crate::plan::{Lengths, Plan, TargetPlan};
-use crate::report::document::{Document, VerdictWord};
+use crate::metrics::ColdStart;
+use crate::plan::{ArrivalsPlan, Lengths, Plan, TargetPlan, WindowPlan};
+use crate::report::document::{Document, TrialFigures, VerdictWord};
 use crate::report::words;
-use crate::search::{Boundary, Resolution, SearchOutcome};
-use crate::units::{Interval, Load, Seconds, significant};
+use crate::search::{Boundary, Resolution, SearchOutcome, TrialKind};
+use crate::units::{Interval, Load, Seconds, rate_figure, significant};
 
 /// What a search's screen is made of.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,8 @@ pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, Stri
     if let Some(plan) = &plan.arrivals {
         facts.push(("arrivals", format!("{}, open loop", words::arrivals(plan))));
     }
+    facts.extend(of_trace(document, plan).map(|text| ("mean rate there", text)));
+    facts.extend(windows(document, plan).map(|text| ("windows", text)));
     if let Some(objective) = &answer.binding_objective {
         let sure =
             answer.binding_probability.map(|p| format!(" ({} sure)", words::significant_share(round(p))));
@@ -108,6 +111,9 @@ pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, Stri
             facts.push(("to carry more", bottleneck.try_next.join("; or ")));
         }
     }
+    if let Some(cold) = document.cold_start.filter(ColdStart::is_notable) {
+        facts.push(("cold start", words::cold_start(&cold)));
+    }
     let cost = &document.cost;
     facts.push((
         "cost",
@@ -120,6 +126,50 @@ pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, Stri
         ),
     ));
     facts
+}
+
+/// The mean rate of a trace at the speed-up that was found, and how long it then lasts.
+fn of_trace(document: &Document, plan: &Plan) -> Option<String> {
+    let (Some(Load::SpeedUp(factor)), Some(arrivals)) = (document.answer.load, &plan.arrivals) else {
+        return None;
+    };
+    let rate = arrivals.trace_rate()?;
+    Some(format!(
+        "{} requests/s; as it was taken, the trace has {}",
+        rate_figure(rate * factor),
+        rate_figure(rate)
+    ))
+}
+
+/// What the figure of an objective with a window is, and what the trial nearest to the answer showed.
+fn windows(document: &Document, plan: &Plan) -> Option<String> {
+    let answer = document.answer.safe_load.or(document.answer.load);
+    let counted = |trial: &&TrialFigures| trial.is_valid() && trial.kind != TrialKind::Navigate;
+    let distance = |trial: &TrialFigures| match answer {
+        Some(load) => (trial.load.value().max(0.5) / load.value().max(0.5)).ln().abs(),
+        None => 0.0,
+    };
+    let trials = document.trials.iter().filter(counted);
+    let nearest = trials.rev().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
+    let told: Vec<String> = plan
+        .slo
+        .objectives
+        .iter()
+        .zip(&nearest.objectives)
+        .filter_map(|(objective, reading)| {
+            let (windows, figure) = (reading.windows?, reading.figure?);
+            let figure = words::figure(objective, figure);
+            Some(format!("{} {figure} ({})", words::name(objective), words::windows(&windows)))
+        })
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "the figure of a trial is that of its worst window; at {} {}. The worst of a longer time is worse: \
+             `plimsoll soak`",
+            nearest.load,
+            told.join(", ")
+        )
+    })
 }
 
 /// How finely the answer is known, and what finer would cost.
@@ -217,10 +267,14 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
             if let Some(safe) = answer.safe_load.or(answer.load) {
                 steps.push(Step::new(format!("plan with at most {safe} for this server (the safe load)")));
                 let level = words::level(safe.value());
-                steps.push(Step::run(
-                    "see whether it holds for longer:",
-                    format!("plimsoll measure{} {} {level} --duration 300s", url(plan), flag(plan)),
-                ));
+                let (why, command) = match trace(plan) {
+                    Some(trace) => ("replay it alone at that:", format!("{trace} {level}")),
+                    None => (
+                        "see whether it holds for longer:",
+                        format!("plimsoll measure{} {} {level} --duration 300s", url(plan), flag(plan)),
+                    ),
+                };
+                steps.push(Step::run(why, command));
             }
             if let Some(Interval { low, high: Some(high), .. }) = answer.interval
                 && high > 1.25 * low
@@ -239,9 +293,10 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
         }
         SearchOutcome::MissedAtLowest => {
             steps.extend(worst_at_lowest(document, plan).map(Step::new));
-            let lower = plan.arrivals.as_ref().map(|plan| {
-                let (low, high) = (words::level(plan.min / 10.0), words::level(plan.max));
-                format!("allow lower rates (`--rate {low}..{high}`) or relax the SLO (`--slo`)")
+            let lower = plan.arrivals.as_ref().map(|arrivals| {
+                let (low, high) = ends(arrivals);
+                let (low, high) = (words::level(low / 10.0), words::level(high));
+                format!("allow lower ones (`{} {low}..{high}`) or relax the SLO (`--slo`)", flag(plan))
             });
             steps.push(Step::new(if let Some(lower) = lower {
                 lower
@@ -254,7 +309,7 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
         }
         SearchOutcome::MetAtHighest => {
             let (min, max) = match &plan.arrivals {
-                Some(plan) => (plan.min, plan.max),
+                Some(arrivals) => ends(arrivals),
                 None => (f64::from(plan.load.min), f64::from(plan.load.max)),
             };
             let text = format!(
@@ -280,7 +335,29 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
 
 /// The flag that says the plan's kind of load.
 fn flag(plan: &Plan) -> &'static str {
-    if plan.arrivals.is_some() { "--rate" } else { "--concurrency" }
+    match &plan.arrivals {
+        Some(arrivals) if arrivals.trace_rate().is_some() => "--speed-up",
+        Some(_) => "--rate",
+        None => "--concurrency",
+    }
+}
+
+/// The least and the most that a search over an open loop may try, in the unit of its answer.
+fn ends(arrivals: &ArrivalsPlan) -> (f64, f64) {
+    let unit = arrivals.trace_rate().unwrap_or(1.0);
+    (arrivals.min / unit, arrivals.max / unit)
+}
+
+/// The command that replays the trace of a search, without the factor.
+fn trace(plan: &Plan) -> Option<String> {
+    plan.arrivals.as_ref()?.trace_rate()?;
+    let source = plan.workload.source.as_ref()?;
+    let window = source.window.filter(|window| *window != WindowPlan::default()).map(|window| {
+        let to = window.to.map_or(String::new(), |to| format!("{to}s"));
+        format!(" --window {}s..{to}", window.from)
+    });
+    let window = window.unwrap_or_default();
+    Some(format!("plimsoll measure{} --trace {}{window} --speed-up", url(plan), source.path))
 }
 
 /// The flag that names the plan's endpoint.

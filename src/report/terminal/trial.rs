@@ -1,7 +1,7 @@
 //! The screen of one trial (`plimsoll measure`): the full table of percentiles.
 
 use super::style::{Ink, Style, labelled};
-use crate::metrics::Distribution;
+use crate::metrics::{ColdStart, Distribution};
 use crate::plan::Plan;
 use crate::report::document::{TrialDocument, VerdictWord};
 use crate::report::words;
@@ -40,7 +40,8 @@ pub fn trial(document: &TrialDocument, plan: &Plan, style: Style) -> String {
         VerdictWord::Undecided => ("too few samples to tell", Ink::Warn),
         VerdictWord::Void => ("void: not a valid measurement", Ink::Warn),
     };
-    out.push_str(&format!("{}: ", style.paint(Ink::Strong, &figures.load.to_string())));
+    let load = plan.ramp.map_or(figures.load.to_string(), |ramp| words::ramp(&ramp));
+    out.push_str(&format!("{}: ", style.paint(Ink::Strong, &load)));
     if plan.slo.objectives.is_empty() && figures.verdict != VerdictWord::Void {
         out.push_str("measured");
     } else {
@@ -49,7 +50,9 @@ pub fn trial(document: &TrialDocument, plan: &Plan, style: Style) -> String {
     out.push_str("\n\n");
     for (objective, reading) in plan.slo.objectives.iter().zip(&figures.objectives) {
         let figure = reading.figure.map_or("-".to_owned(), |value| words::figure(objective, value));
-        let counted = if reading.of > 0 {
+        let counted = if let Some(windows) = &reading.windows {
+            format!(" ({})", words::windows(windows))
+        } else if reading.of > 0 {
             format!(
                 " ({} of {} samples beyond)",
                 words::count(reading.over.into()),
@@ -73,6 +76,7 @@ pub fn trial(document: &TrialDocument, plan: &Plan, style: Style) -> String {
     }
     out.push('\n');
     out.push_str(&percentiles(document, style));
+    out.push_str(&super::slices::table(&figures.slices, style));
     let void = figures.void_reason.iter().map(|text| ("void", text));
     let warnings = document.warnings.iter().map(|text| ("warning", text));
     for (index, (label, text)) in void.chain(warnings).enumerate() {
@@ -142,6 +146,9 @@ fn facts(document: &TrialDocument, plan: &Plan) -> Vec<(&'static str, String)> {
         }
     }
     facts.push(("in flight", format!("{} by Little's law", significant(figures.little_concurrency))));
+    facts.extend(
+        figures.cold_start.filter(ColdStart::is_notable).map(|cold| ("cold start", words::cold_start(&cold))),
+    );
     facts
 }
 

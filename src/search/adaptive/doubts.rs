@@ -79,10 +79,12 @@ impl Adaptive {
             })
             .collect();
         if let Some(at) = self.crossing.as_ref().and_then(|crossing| self.disagreement(crossing)) {
+            let apart = self.crossing.as_ref().map_or(0.0, |crossing| at - crossing.quantile(0.5));
             notes.push(format!(
-                "an isotonic fit of the same trials puts the boundary at {:.0}, outside the interval: the curve does \
+                "an isotonic fit of the same trials puts the boundary {:.0} % {}, outside the interval: the curve does \
                  not have the shape that the estimate assumes",
-                at.exp().floor()
+                apart.exp_m1().abs() * 100.0,
+                if apart > 0.0 { "higher" } else { "lower" }
             ));
         }
         notes

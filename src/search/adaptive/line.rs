@@ -17,7 +17,9 @@ use super::noise::{self, Block, CORRELATION, SLOW};
 use crate::stats::special::normal_quantile;
 
 /// Sd of a trial's own noise, log scale.
-const OWN: [f64; 6] = [0.003, 0.006, 0.012, 0.03, 0.07, 0.15];
+pub(super) const OWN: [f64; 6] = [0.003, 0.006, 0.012, 0.03, 0.07, 0.15];
+/// The same where a trial's figure is that of the worst of its windows, which is an extreme.
+pub(super) const OWN_OF_WORST: [f64; 6] = [0.01, 0.03, 0.07, 0.15, 0.25, 0.4];
 /// Slopes: latency elasticity at the crossing.
 const SLOPES: usize = 16;
 const SLOPE_RANGE: (f64, f64) = (0.2, 24.0);
@@ -25,7 +27,7 @@ const SLOPE_PRIOR: (f64, f64) = (0.0, 0.8);
 /// Discount of trials away from the limit: sd `BEND * y^2`.
 const BEND: f64 = 0.35;
 /// Trials farther from the limit than this (log scale) are left to the signs.
-const REACH: f64 = 0.6;
+pub(super) const REACH: f64 = 0.6;
 
 /// What the line needs of one trial.
 #[derive(Clone, Debug)]
@@ -75,9 +77,9 @@ impl LinePosterior {
     }
 }
 
-/// Fits the line. `allowed` is the share of samples that may be over, `inflation` multiplies the
-/// sd of the result. `None` with fewer than two trials within reach of the limit.
-pub fn posterior(trials: &[LineTrial], allowed: f64, inflation: f64) -> Option<LinePosterior> {
+/// Fits the line. `own` are the sds that a trial's own noise may have, `allowed` is the share of samples
+/// that may be over, `inflation` multiplies the sd of the result. `None` with fewer than two trials within reach of the limit.
+pub fn posterior(trials: &[LineTrial], own: &[f64], allowed: f64, inflation: f64) -> Option<LinePosterior> {
     let near: Vec<&LineTrial> = trials.iter().filter(|trial| trial.margin.abs() < REACH).collect();
     if near.len() < 2 {
         return None;
@@ -95,7 +97,7 @@ pub fn posterior(trials: &[LineTrial], allowed: f64, inflation: f64) -> Option<L
         })
         .collect();
 
-    let mut cells = Vec::with_capacity(SLOW.len() * CORRELATION.len() * OWN.len() * SLOPES);
+    let mut cells = Vec::with_capacity(SLOW.len() * CORRELATION.len() * own.len() * SLOPES);
     let noise = noise::weights(&blocks(&near));
     for (j, (tc, _)) in CORRELATION.into_iter().enumerate() {
         let shape = correlations(&near, tc);
@@ -105,7 +107,7 @@ pub fn posterior(trials: &[LineTrial], allowed: f64, inflation: f64) -> Option<L
             if prior < 1e-4 {
                 continue;
             }
-            for own in OWN {
+            for &own in own {
                 let mut matrix = shape.clone();
                 matrix.iter_mut().for_each(|value| *value *= slow * slow);
                 for (k, trial) in near.iter().enumerate() {
@@ -365,7 +367,7 @@ mod tests {
                     trial(k, x, 0.8 * (x - crossing) + noise * stream.normal())
                 })
                 .collect();
-            let fit = posterior(&trials, 0.05, 1.0).unwrap();
+            let fit = posterior(&trials, &OWN, 0.05, 1.0).unwrap();
             let mean: f64 = fit.mixture.iter().map(|m| m.0 * m.2).sum();
             let sd = fit.mixture.iter().map(|m| m.2 * (m.1 * m.1 + (m.0 - mean).powi(2))).sum::<f64>().sqrt();
             assert!((mean - crossing).abs() < 3.0 * sd, "mean {mean} sd {sd}");

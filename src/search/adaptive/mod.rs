@@ -26,6 +26,7 @@ use crate::search::Strategy;
 use crate::search::answer::{Answer, Boundary, Goodput, Resolution, SearchOutcome};
 use crate::search::evidence::Evidence as PlainEvidence;
 use crate::search::trial::{Ask, Settle, StopRule, TrialKind, TrialOutcome, TrialSpec};
+use crate::search::windows;
 use crate::slo::{Metric, Slo};
 use crate::units::{Interval, Load};
 use crate::verdict::Verdict;
@@ -176,7 +177,10 @@ impl Adaptive {
             true => self.settings.counted_requests,
             false => self.settings.line_requests,
         };
-        let rule = StopRule::Fixed { requests: least.max(level), min_seconds: 0.0, max_seconds: 600.0 };
+        let rule = match windows::trial_seconds(&self.slo) {
+            Some(seconds) => StopRule::seconds(seconds),
+            None => StopRule::Fixed { requests: least.max(level), min_seconds: 0.0, max_seconds: 600.0 },
+        };
         (level, kind, Settle { completions_per_user: per_user, truncate: false }, rule)
     }
 

@@ -217,6 +217,6 @@ pub fn users(load: Load) -> u32 {
     match load {
         Load::Concurrency(users) => users,
         // The rate search shows this one its rates as whole steps.
-        Load::RequestRate(rate) => rate as u32,
+        Load::RequestRate(value) | Load::SpeedUp(value) => value as u32,
     }
 }

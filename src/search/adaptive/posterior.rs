@@ -42,9 +42,12 @@ struct ObjectiveEvidence {
     allowed: Option<f64>,
     /// Whether samples of one request each are counted at all.
     countable: bool,
+    /// Whether a trial's figure is that of the worst of its windows.
+    windowed: bool,
     counts: Vec<CountTrial>,
     lines: Vec<LineTrial>,
-    /// Clear verdicts of navigation: log load, and whether it was missed.
+    /// Clear verdicts of navigation: log load, and whether it was missed. Of the worst of windows also
+    /// those of measuring trials that the line leaves out.
     signs: Vec<(f64, bool)>,
     latest_margin: f64,
 }
@@ -58,6 +61,7 @@ impl Evidence {
             .map(|objective| ObjectiveEvidence {
                 allowed: objective.allowed_misses(),
                 countable: objective.allowed_misses().is_some(),
+                windowed: objective.window.is_some(),
                 counts: Vec::new(),
                 lines: Vec::new(),
                 signs: Vec::new(),
@@ -81,10 +85,15 @@ impl Evidence {
             objective.latest_margin = reading.margin;
             if steers {
                 let sd = (reading.variance + 0.01).sqrt();
-                if reading.margin.abs() > CLEAR.0.max(CLEAR.1 * sd) {
+                // A short look that keeps the limit says nothing of the worst of windows.
+                let tells = !objective.windowed || reading.margin > 0.0;
+                if tells && reading.margin.abs() > CLEAR.0.max(CLEAR.1 * sd) {
                     objective.signs.push((log_users, reading.margin > 0.0));
                 }
                 continue;
+            }
+            if objective.windowed && reading.margin.abs() >= line::REACH {
+                objective.signs.push((log_users, reading.margin > 0.0));
             }
             if objective.countable && reading.of > 0 {
                 objective.counts.push(CountTrial::new(
@@ -235,6 +244,11 @@ impl ObjectiveEvidence {
         near.iter().sum::<f64>() / near.len() as f64 > OWN_SPREAD
     }
 
+    /// The sds that a trial's own noise may have.
+    fn own(&self) -> &'static [f64] {
+        if self.windowed { &line::OWN_OF_WORST } else { &line::OWN }
+    }
+
     /// Slope of the trials' log quantiles in the log load, by least squares over the trials near the
     /// limit.
     fn elasticity(&self) -> Option<f64> {
@@ -250,7 +264,7 @@ impl ObjectiveEvidence {
 
     fn fit(&self, grid: &[f64], temper: f64, inflation: f64) -> Fit {
         let allowed = self.allowed.unwrap_or(0.5);
-        let line = if self.is_counted() { None } else { line::posterior(&self.lines, allowed, inflation) };
+        let line = if self.is_counted() { None } else { line::posterior(&self.lines, self.own(), allowed, inflation) };
         let (mut log_density, steepness, elasticity, slow, counted) = match line {
             Some(line) => {
                 let density = line.log_density(grid);

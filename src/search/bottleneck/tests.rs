@@ -22,6 +22,7 @@ fn reading(figure: f64) -> Reading {
         log_load: 0.0,
         profile: Vec::new(),
         blocks: Vec::new(),
+        windows: None,
     }
 }
 
@@ -48,6 +49,8 @@ fn trial(id: u32, load: u32, ttft: f64, token: f64, rate: f64) -> TrialOutcome {
         mean_ttft: Some(ttft),
         mean_e2e: Some(ttft + 128.0 * token),
         token_time: None,
+        cold_start: None,
+        slices: Vec::new(),
         good_rate: rate,
         summary: Summary::default(),
         server: None,

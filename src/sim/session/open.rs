@@ -7,7 +7,7 @@ use crate::loadgen::record::{Outcome, RequestRecord};
 use crate::loadgen::session::Excess;
 use crate::sim::model::Job;
 use crate::units::Load;
-use crate::workload::{Arrivals, Schedule};
+use crate::workload::{Arrivals, RateCurve, Schedule};
 
 /// The state of the open loop.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,10 @@ impl SimSession {
         if let Some(arrivals) = &arrivals {
             self.open.cap = arrivals.in_flight_cap.max(1);
             self.levels.push_load(now, Load::RequestRate(arrivals.curve.at(0.0)));
+            if matches!(arrivals.curve, RateCurve::Instants(_)) {
+                // A trace has requests of its own, which come again whenever it is replayed.
+                self.sampler.restart();
+            }
         }
         self.open.running = arrivals.map(|arrivals| {
             let mut running = Running { schedule: arrivals.schedule(), began: now, next: None };
