@@ -190,7 +190,8 @@ impl Run<'_> {
             let open = open_load(self.plan)?;
             let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true)
                 .after(next_request)
-                .with_open_loop(open);
+                .with_open_loop(open)
+                .with_users(&self.plan.workload);
             let ended = self.trials(strategy, &mut trials).await?;
             self.spent = Cost { seconds: trials.now(), requests: trials.issued(), ..self.spent };
             late.extend(trials.close().await);

@@ -13,7 +13,7 @@ use crate::loadgen::record::{Phase, RequestRecord};
 use crate::loadgen::session::{Excess, InFlight, Session, SessionError, SessionEvent, Wake};
 use crate::metrics::reading::{Samples, readings};
 use crate::metrics::{Counts, Summary, token_time};
-use crate::plan::Budget;
+use crate::plan::{Budget, WorkloadPlan};
 use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
 use crate::slo::Slo;
 use crate::stats::mser::mser5;
@@ -41,6 +41,9 @@ pub struct Trials<S> {
     life: Option<f64>,
     /// Whether outcomes carry a full [`Summary`] (thousands of simulated searches do without).
     summarise: bool,
+    /// Mean turns of a conversation and mean pause after an answer, seconds: 1 and 0 where users only
+    /// send requests.
+    habits: (f64, f64),
     budget: Budget,
     /// Requests that earlier loads of the same run issued.
     issued_before: u64,
@@ -89,6 +92,7 @@ impl<S: Session> Trials<S> {
             rate: None,
             life: None,
             summarise,
+            habits: (1.0, 0.0),
             budget,
             issued_before: 0,
             unfinished: Vec::new(),
@@ -105,6 +109,23 @@ impl<S: Session> Trials<S> {
     pub fn after(mut self, requests: u64) -> Self {
         self.issued_before = requests;
         self
+    }
+
+    /// The same with users who pause or hold conversations, as a plan says.
+    #[must_use]
+    pub fn with_users(mut self, plan: &WorkloadPlan) -> Self {
+        self.habits = (plan.mean_turns(), plan.mean_think());
+        self
+    }
+
+    /// Mean time from one request of a user to its next, seconds, once known.
+    fn cycle(&self) -> Option<f64> {
+        self.life.map(|life| life + self.habits.1)
+    }
+
+    /// Users of the closed loop, in flight or pausing.
+    fn present(&self) -> usize {
+        self.session.in_flight().len() + self.session.thinking()
     }
 
     /// Requests that the run has issued so far.
@@ -179,8 +200,9 @@ impl<S: Session> Trials<S> {
             Load::RequestRate(rate) => return self.measure_open(rate, spec, trial, watch).await,
         };
         self.leave_open_loop(spec);
+        let added = users.saturating_sub(self.level);
         self.reach(users, spec, trial, watch).await?;
-        self.settle(users, spec, trial, watch).await?;
+        self.settle(users, added, spec, trial, watch).await?;
         trial.settled = Some(self.session.now());
         // What the client was like until now is not this trial's.
         self.session.health();
@@ -222,9 +244,9 @@ impl<S: Session> Trials<S> {
         } else if users < before {
             let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
             self.session.set_level(users, 0.0, excess);
-            let deadline = self.session.now() + 3.0 * self.life.unwrap_or(60.0).max(1.0) * 40.0;
-            while self.session.in_flight().len() > users as usize && self.session.now() < deadline {
-                let surplus = self.session.in_flight().len() as u32 - users;
+            let deadline = self.session.now() + 3.0 * self.cycle().unwrap_or(60.0).max(1.0) * 40.0;
+            while self.present() > users as usize && self.session.now() < deadline {
+                let surplus = self.present() as u32 - users;
                 self.advance(
                     Wake { at: self.session.now() + GLANCE, ended: surplus, first_tokens: u32::MAX },
                     trial,
@@ -238,16 +260,21 @@ impl<S: Session> Trials<S> {
         }
     }
 
-    /// Waits for the completions at the new level that make the old one's mark fade.
+    /// Waits for the completions at the new level that make the old one's mark fade. Users who were added
+    /// have to get through as many turns as a conversation has: until then they are nearer to its
+    /// beginning than others.
     async fn settle(
         &mut self,
         users: u32,
+        added: u32,
         spec: &TrialSpec,
         trial: &mut Running,
         watch: &mut dyn FnMut(Glance<'_>),
     ) -> Result<(), SessionError> {
-        let wanted = (spec.settle.completions_per_user * f64::from(users)).ceil() as u32;
-        let longest = self.life.map_or(60.0, |life| 12.0 * life + 5.0);
+        let (turns, think) = self.habits;
+        let whole = f64::from(users) + (turns - 1.0) * f64::from(added);
+        let wanted = (spec.settle.completions_per_user * whole).ceil() as u32;
+        let longest = self.cycle().map_or(60.0 + 12.0 * turns * think, |cycle| 12.0 * turns * cycle + 5.0);
         let until = self.session.now() + longest;
         let mut seen = 0;
         while seen < wanted && self.session.now() < until {
@@ -335,13 +362,17 @@ impl<S: Session> Trials<S> {
         let (mut best, mut steady) = (f64::INFINITY, 0);
         for number in 0..windows {
             let (from, before) = (self.session.now(), self.tokens(trial));
+            let flying_before = self.session.in_flight().len() as f64;
             // A window in which nothing came says nothing: wait on, ten windows at the most.
             while self.tokens(trial) < before + 16 && self.session.now() < from + 10.0 * window {
                 let until = self.session.now() + window;
                 self.advance_to(until, trial, watch).await?;
             }
             let tokens = self.tokens(trial).saturating_sub(before).max(1) as f64;
-            let step = (f64::from(users) * (self.session.now() - from) / tokens).ln();
+            let flying = 0.5 * (flying_before + self.session.in_flight().len() as f64);
+            // Of users who pause only those in flight wait for tokens.
+            let waiting = if self.habits == (1.0, 0.0) { f64::from(users) } else { flying.max(1.0) };
+            let step = (waiting * (self.session.now() - from) / tokens).ln();
             self.glance(trial, (number + 1, windows), &[], watch);
             // A warm server is as often slower as faster than before; a cold one only gets faster.
             let slower = step >= best;

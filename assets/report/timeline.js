@@ -175,7 +175,7 @@ function trialFacts(data, trial) {
     ...data.objectives.map((o, k) => [o.text, trial.objectives[k] ? `${figure(o.unit, trial.objectives[k].figure)}, ${trial.objectives[k].met === null ? "undecided" : trial.objectives[k].met ? "kept" : "not kept"}` : "-"]),
     ["requests", `${count(requests.issued)} issued: ${ends.join(", ")}; ${count(trial.measured)} counted`],
     ["throughput", `${significant(trial.requests_per_second)} requests/s, good ${significant(trial.goodput)} (${percent(trial.attainment)}); ${significant(trial.output_tokens_per_second)} output tokens/s`],
-    ["TTFT", percentiles("ttft")], ["ITL", percentiles("itl")], ["TPOT", percentiles("tpot")], ["E2E", percentiles("e2e")],
+    ["TTFT", percentiles("ttft")], ...turnLines(trial), ["ITL", percentiles("itl")], ["TPOT", percentiles("tpot")], ["E2E", percentiles("e2e")],
     ["time", `${seconds(trial.seconds)}, settled after ${seconds(trial.settled - trial.began)}, counted for ${seconds(trial.window_seconds)}`],
   ];
   return h("dl", {}, rows.filter(([, text]) => text).map(([label, text]) => [h("dt", {}, label), h("dd", {}, text)]));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use plimsoll::plan::{TokenizerPlan, WorkloadPlan};
-use plimsoll::recipe::{Count, Loaded, Recipe};
+use plimsoll::recipe::{Count, LoadSection, Loaded, Recipe};
 use plimsoll::report::terminal::Style;
 use plimsoll::report::traffic::{TrafficDocument, screen};
 use plimsoll::workload::dataset::Dataset;
@@ -69,7 +69,8 @@ impl WorkloadCommand {
             Some(name) => Loaded::open(name)?.recipe,
             None => Recipe::default(),
         };
-        let flags = Recipe { workload: self.workload.into_section(), seed, ..Recipe::default() };
+        let load = LoadSection { think: self.workload.think(), ..LoadSection::default() };
+        let flags = Recipe { load, workload: self.workload.into_section(), seed, ..Recipe::default() };
         let recipe = recipe.changed_by(flags);
         let seed = recipe.seed.unwrap_or(0);
         let plan = recipe.into_workload()?;

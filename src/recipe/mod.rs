@@ -33,6 +33,7 @@ pub mod quantity;
 mod ready;
 mod resolve;
 mod traffic;
+mod users;
 mod written;
 
 pub use choice::{ApiName, ArrivalsName, EngineName, StrategyName, Tokenizer};
@@ -44,6 +45,7 @@ pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Rates, Spe
 pub use ready::{READY, ReadyRecipe};
 pub use resolve::{Purpose, choose_preset};
 pub use traffic::{ClassSection, FormatName, Pool, Ramp, ReplaySection, Window};
+pub use users::{ThinkTime, TurnCount};
 pub use written::{
     BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TelemetrySection,
     TrialSection, TuneObjective, TuneSection, WorkloadSection,

@@ -2,20 +2,22 @@
 //!
 //! ```text
 //! slo       = objective { ("," | ";") objective }
-//! objective = metric stat op value unit        ttft p99.9 <= 1.2s
-//!           | figure op value [unit]           errors < 1%   goodput > 5 req/s
-//!           | metric ":" value                 ttft:500      (vLLM's form, milliseconds)
+//! objective = metric [turns] stat op value unit  ttft p99.9 <= 1.2s
+//!           | figure op value [unit]             errors < 1%   goodput > 5 req/s
+//!           | metric ":" value                   ttft:500      (vLLM's form, milliseconds)
+//! turns     = "[first]" | "[later]"              ttft[first] p95 < 1s, ttft[later] p95 < 300ms
 //! ```
 //!
 //! Parts may be set apart by blanks or `:`, or stand together where that is clear
-//! (`ttft:p95<300ms`). Names are read without regard to case, `_` is the same as `-`.
+//! (`ttft:p95<300ms`). `[first]` and `[later]` are about the first turn of a conversation alone, or about
+//! those that follow it. Names are read without regard to case, `_` is the same as `-`.
 
 use std::fmt;
 
 use thiserror::Error;
 
 use super::words::{METRIC_NAMES, METRICS, in_seconds, nearest, parse_stat, split_joined};
-use super::{Metric, Objective, Op, RequestLimit, Slo, Stat};
+use super::{Metric, Objective, Op, RequestLimit, Slo, Stat, Turns};
 
 /// A text that is not an SLO. It prints as what is wrong and the mend, then the text, then a caret
 /// under the character in question.
@@ -56,7 +58,10 @@ pub(super) fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Slo,
             let start = reader.at;
             match reader.part()? {
                 Part::Objective(new) => {
-                    if objectives.iter().any(|old| old.metric == new.metric && old.stat == new.stat) {
+                    if objectives
+                        .iter()
+                        .any(|old| (old.metric, old.turns, old.stat) == (new.metric, new.turns, new.stat))
+                    {
                         let name = reader.text[start..reader.at].trim();
                         return Err(reader.error(
                             start,
@@ -66,7 +71,7 @@ pub(super) fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Slo,
                     objectives.push(new);
                 }
                 Part::Limit(new) => {
-                    if given.iter().any(|old| old.metric == new.metric) {
+                    if given.iter().any(|old| (old.metric, old.turns) == (new.metric, new.turns)) {
                         return Err(
                             reader.error(start, format!("a second limit on {}; keep one", new.metric.name()))
                         );
@@ -84,6 +89,7 @@ pub(super) fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Slo,
     if !given.is_empty() && !objectives.iter().any(|objective| objective.metric == Metric::Attainment) {
         objectives.push(Objective {
             metric: Metric::Attainment,
+            turns: Turns::All,
             stat: Stat::Value,
             op: Op::AtLeast,
             threshold: VLLM_ATTAINMENT,
@@ -116,18 +122,18 @@ pub(super) fn implied_limits(objectives: &[Objective]) -> Vec<RequestLimit> {
 
 /// The limit that an objective puts on each single request.
 fn limit_of(objective: &Objective) -> Option<RequestLimit> {
-    let Objective { metric, stat, op, threshold } = *objective;
+    let Objective { metric, turns, stat, op, threshold } = *objective;
     match (metric, stat) {
         (Metric::Goodput | Metric::Attainment | Metric::Errors, _) => None,
         (Metric::Itl, Stat::Percentile(_)) => {
             let allowed_gaps = objective.allowed_misses().unwrap_or(0.0);
-            Some(RequestLimit { metric, op, threshold, allowed_gaps })
+            Some(RequestLimit { metric, turns, op, threshold, allowed_gaps })
         }
         // The mean of a request's gaps is its TPOT.
         (Metric::Itl, Stat::Mean) => {
-            Some(RequestLimit { metric: Metric::Tpot, op, threshold, allowed_gaps: 0.0 })
+            Some(RequestLimit { metric: Metric::Tpot, turns, op, threshold, allowed_gaps: 0.0 })
         }
-        _ => Some(RequestLimit { metric, op, threshold, allowed_gaps: 0.0 }),
+        _ => Some(RequestLimit { metric, turns, op, threshold, allowed_gaps: 0.0 }),
     }
 }
 
@@ -184,11 +190,12 @@ impl<'a> Reader<'a> {
     fn part(&mut self) -> Result<Part, SloError> {
         let start = self.at;
         let metric = self.metric()?;
+        let turns = self.turns(metric)?;
         let before_separator = self.at;
         self.skip(is_separator);
         let colon = self.text[before_separator..self.at].contains(':');
         if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-            return self.vllm_limit(metric, colon);
+            return self.vllm_limit(metric, turns, colon);
         }
         let stat = self.stat(metric, start)?;
         self.skip(is_separator);
@@ -205,7 +212,7 @@ impl<'a> Reader<'a> {
                 ),
             ));
         }
-        Ok(Part::Objective(Objective { metric, stat, op, threshold }))
+        Ok(Part::Objective(Objective { metric, turns, stat, op, threshold }))
     }
 
     fn metric(&mut self) -> Result<Metric, SloError> {
@@ -229,6 +236,43 @@ impl<'a> Reader<'a> {
             format!("known are {METRIC_NAMES}")
         };
         Err(self.error(start, format!("unknown metric `{word}`; {mend}")))
+    }
+
+    /// Which turns are meant: `[first]`, `[later]`, or all where nothing is said.
+    fn turns(&mut self, metric: Metric) -> Result<Turns, SloError> {
+        let before = self.at;
+        self.skip(char::is_whitespace);
+        let at = self.at;
+        if !self.rest().starts_with('[') {
+            self.at = before;
+            return Ok(Turns::All);
+        }
+        let end = self.rest().find(']').map_or(self.text.len(), |end| self.at + end + 1);
+        let word = &self.text[at..end];
+        let inside = word.trim_start_matches('[').trim_end_matches(']').trim().to_lowercase();
+        let turns = match inside.as_str() {
+            "first" => Turns::First,
+            "later" => Turns::Later,
+            _ => {
+                return Err(self.error(
+                    at,
+                    format!(
+                        "`{word}` names no turns; write `{name}[first]` (the first turn of a conversation) or \
+                         `{name}[later]` (those after it)",
+                        name = metric.name()
+                    ),
+                ));
+            }
+        };
+        if matches!(metric, Metric::Goodput | Metric::Attainment | Metric::Errors) {
+            let name = metric.name();
+            return Err(self.error(
+                at,
+                format!("{name} is one figure of the whole trial, not of some turns; write `{name}` alone"),
+            ));
+        }
+        self.at = end;
+        Ok(turns)
     }
 
     fn stat(&mut self, metric: Metric, start: usize) -> Result<Stat, SloError> {
@@ -422,7 +466,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The rest of `ttft:500`: a limit in milliseconds for each request.
-    fn vllm_limit(&mut self, metric: Metric, colon: bool) -> Result<Part, SloError> {
+    fn vllm_limit(&mut self, metric: Metric, turns: Turns, colon: bool) -> Result<Part, SloError> {
         let at = self.at;
         let name = metric.name();
         if !metric.is_time() || metric == Metric::Itl {
@@ -466,7 +510,7 @@ impl<'a> Reader<'a> {
         if seconds <= 0.0 {
             return Err(self.error(at, "a limit of zero can never be kept; write a time above 0".to_owned()));
         }
-        Ok(Part::Limit(RequestLimit { metric, op: Op::AtMost, threshold: seconds, allowed_gaps: 0.0 }))
+        Ok(Part::Limit(RequestLimit { metric, turns, op: Op::AtMost, threshold: seconds, allowed_gaps: 0.0 }))
     }
 
     /// The number that stands here, as written.

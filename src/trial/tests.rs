@@ -66,6 +66,9 @@ impl Stalling {
             outcome: Outcome::Completed { finish: None },
             resends: 0,
             queued: None,
+            session: None,
+            turn: None,
+            context_full: false,
         };
         self.issued += 1;
         self.flying.push((ended, record));
@@ -137,6 +140,7 @@ impl Session for Stalling {
             first: None,
             latest: None,
             tokens: 0,
+            turn: None,
         };
         self.flying.iter().map(flight).collect()
     }

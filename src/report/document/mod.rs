@@ -13,7 +13,7 @@ use super::repeats::RepeatsDocument;
 use crate::controller::flags;
 use crate::loadgen::{ClientHealth, Failure};
 use crate::metrics::arrivals::ArrivalFigures;
-use crate::metrics::{Counts, Distribution};
+use crate::metrics::{Counts, Distribution, SessionFigures};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::plan::{Engine, Plan, TargetPlan};
 use crate::run::{Contents, Cost};
@@ -53,8 +53,25 @@ pub struct Document {
     /// Several whole searches (`--repeats`), whose answer this is; absent for a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RepeatsDocument>,
+    /// Users who pause or hold conversations; absent where a user is a request in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<UsersDocument>,
     /// Where the figures come from.
     pub provenance: Provenance,
+}
+
+/// Users who pause or hold conversations: a load of `concurrency` is their number then, and one of
+/// `request_rate` counts conversations where they hold some.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UsersDocument {
+    /// Turns of a conversation, as planned; null without conversations.
+    pub turns: Option<String>,
+    /// How long a user pauses after each answer, as planned; null where nobody does.
+    pub think: Option<String>,
+    /// Mean of that pause, seconds.
+    pub mean_think: f64,
+    /// Requests in flight on average at the answer (Little's law); null without an answer.
+    pub in_flight: Option<f64>,
 }
 
 /// What the search found. Fields are null where the run cannot tell.
@@ -161,6 +178,9 @@ pub struct TrialFigures {
     /// What an open loop did; absent for a closed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<ArrivalFigures>,
+    /// What the turns of conversations show; absent where requests stand alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionFigures>,
 }
 
 /// A verdict as one word.
@@ -239,14 +259,18 @@ impl Document {
         let outcomes: Vec<&TrialOutcome> = outcomes.into_iter().collect();
         let engine = engine_of(plan, provenance.target.as_ref());
         let bottleneck = bottleneck(&plan.slo, engine, answer, outcomes.iter().copied());
+        let bottleneck = if plan.workload.has_users() { bottleneck.map(of_users) } else { bottleneck };
         let line = bottleneck.as_ref().map(Bottleneck::line);
+        let trials: Vec<TrialFigures> =
+            outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect();
         Self {
             schema_version: SUMMARY_VERSION,
+            users: users(plan, answer.load.or(answer.largest_met), &trials),
             outcome: answer.outcome,
             answer: AnswerDocument { bottleneck: line, ..AnswerDocument::from(answer) },
             bottleneck,
             slo: plan.slo.clone().into(),
-            trials: outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect(),
+            trials,
             cost,
             warnings: warnings.to_vec(),
             rate_check: None,
@@ -320,6 +344,35 @@ fn engine_of(plan: &Plan, target: Option<&serde_json::Value>) -> Option<Engine> 
         TargetPlan::Simulated(_) => Some(Engine::Simulated),
     };
     said.and_then(|engine| serde_json::from_value(engine).ok()).or(planned)
+}
+
+/// Loads this near each other (log scale) have about the same share of users in flight.
+const NEARBY: f64 = 0.2;
+
+/// What the users of a plan do, and how many of them are in flight at a load.
+fn users(plan: &Plan, load: Option<Load>, trials: &[TrialFigures]) -> Option<UsersDocument> {
+    let workload = &plan.workload;
+    let near = load.map(|load| {
+        let near = trials.iter().filter(|trial| {
+            trial.is_valid()
+                && trial.kind != TrialKind::Navigate
+                && (trial.load.value() / load.value()).ln().abs() < NEARBY
+        });
+        let each: Vec<f64> = near.map(|trial| trial.little_concurrency / trial.load.value()).collect();
+        load.value() * each.iter().sum::<f64>() / each.len() as f64
+    });
+    workload.has_users().then(|| UsersDocument {
+        turns: workload.sessions.as_ref().map(|sessions| sessions.in_words()),
+        think: workload.think.map(|think| think.to_string()),
+        mean_think: workload.mean_think(),
+        in_flight: near.filter(|flying| flying.is_finite()),
+    })
+}
+
+/// The same with loads called what they are.
+fn of_users(bottleneck: Bottleneck) -> Bottleneck {
+    let evidence = bottleneck.evidence.iter().map(|text| text.replace(" concurrent", " users")).collect();
+    Bottleneck { evidence, ..bottleneck }
 }
 
 /// What the trials of an unfinished search have met and missed.
@@ -410,6 +463,7 @@ impl TrialFigures {
                 .gpu
                 .and_then(|gpu| gpu.energy_per_token(summary.output_tokens_per_second * summary.window)),
             arrivals: outcome.arrivals,
+            sessions: summary.sessions.clone(),
         }
     }
 
