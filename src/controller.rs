@@ -116,7 +116,7 @@ pub async fn search_by<T: Target>(
     let cost = run.cost();
     run.folder.ended(&answer, cost, late)?;
     run.observer.finished(&answer);
-    let flags = flags(plan, &run.outcomes).into_iter().map(|warning| warning.to_string());
+    let flags = flags(plan, &run.outcomes).into_iter().map(|warning| in_words(plan, &warning));
     let warnings = run.warnings.into_iter().chain(flags).collect();
     Ok(Found { answer, outcomes: run.outcomes, cost, warnings, cut_short })
 }
@@ -166,6 +166,11 @@ struct Run<'a> {
 /// What the valid trials of a run give reason to warn of.
 pub fn flags<'a>(plan: &Plan, outcomes: impl IntoIterator<Item = &'a TrialOutcome>) -> Vec<Warning> {
     warnings(&plan.slo, outcomes.into_iter().filter_map(TrialOutcome::seen))
+}
+
+/// A warning in words, its load called what it is in the plan.
+pub fn in_words(plan: &Plan, warning: &Warning) -> String {
+    if plan.workload.has_users() { warning.of_users() } else { warning.to_string() }
 }
 
 impl Run<'_> {
@@ -280,7 +285,7 @@ impl Run<'_> {
             // A later trial of the same level may still bring the requests that are missing.
             let early = matches!(warning, Warning::FewSamples { .. });
             if !early && self.flagged.insert(kind) {
-                self.observer.warning(&warning.to_string());
+                self.observer.warning(&in_words(self.plan, &warning));
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::metrics::reading::{Samples, readings};
 use crate::metrics::{Counts, Summary, token_time};
 use crate::plan::{Budget, WorkloadPlan};
 use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
-use crate::slo::Slo;
+use crate::slo::{Slo, Turns};
 use crate::stats::mser::mser5;
 use crate::units::Load;
 use crate::verdict::{Checks, Reading, Verdict, judge, void_reason};
@@ -25,6 +25,9 @@ use crate::workload::ArrivalProcess;
 const GLANCE: f64 = 0.5;
 /// Longest time between looks of a navigation trial without a TTFT limit, seconds.
 const PATIENCE: f64 = 20.0;
+
+/// Misses that a percentile on some turns of conversations should allow within a trial, to be seen.
+const TOLD: f64 = 1.5;
 
 /// Runs trials one after another on one session.
 pub struct Trials<S> {
@@ -44,6 +47,9 @@ pub struct Trials<S> {
     /// Mean turns of a conversation and mean pause after an answer, seconds: 1 and 0 where users only
     /// send requests.
     habits: (f64, f64),
+    /// Fewest requests of a trial of fixed size: an objective on some turns of conversations has fewer
+    /// samples than there are requests.
+    least_requests: u32,
     budget: Budget,
     /// Requests that earlier loads of the same run issued.
     issued_before: u64,
@@ -93,6 +99,7 @@ impl<S: Session> Trials<S> {
             life: None,
             summarise,
             habits: (1.0, 0.0),
+            least_requests: 0,
             budget,
             issued_before: 0,
             unfinished: Vec::new(),
@@ -114,7 +121,18 @@ impl<S: Session> Trials<S> {
     /// The same with users who pause or hold conversations, as a plan says.
     #[must_use]
     pub fn with_users(mut self, plan: &WorkloadPlan) -> Self {
-        self.habits = (plan.mean_turns(), plan.mean_think());
+        let turns = plan.mean_turns();
+        self.habits = (turns, plan.mean_think());
+        let needed = self.slo.objectives.iter().filter_map(|objective| {
+            let share = match objective.turns {
+                Turns::All => return None,
+                Turns::First => 1.0 / turns,
+                Turns::Later => 1.0 - 1.0 / turns,
+            };
+            let allowed = objective.allowed_misses().filter(|&allowed| allowed > 0.0)?;
+            (share > 0.0).then(|| (TOLD / allowed / share).ceil())
+        });
+        self.least_requests = needed.fold(0.0, f64::max) as u32;
         self
     }
 
@@ -208,6 +226,7 @@ impl<S: Session> Trials<S> {
         self.session.health();
         match spec.rule {
             StopRule::Fixed { requests, min_seconds, max_seconds } => {
+                let requests = requests.max(self.least_requests);
                 self.measure_fixed(requests, min_seconds, max_seconds, trial, watch).await?;
                 Ok(None)
             }

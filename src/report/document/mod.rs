@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rate_check::rate_check;
 use super::repeats::RepeatsDocument;
-use crate::controller::flags;
+use crate::controller::{flags, in_words};
 use crate::loadgen::{ClientHealth, Failure};
 use crate::metrics::arrivals::ArrivalFigures;
 use crate::metrics::{Counts, Distribution, SessionFigures};
@@ -294,7 +294,8 @@ impl Document {
             plan_hash: contents.started.plan_hash.clone(),
             target: contents.target.clone(),
         };
-        let flags = flags(&contents.plan, contents.outcomes()).into_iter().map(|warning| warning.to_string());
+        let flags = flags(&contents.plan, contents.outcomes());
+        let flags = flags.iter().map(|warning| in_words(&contents.plan, warning));
         let (check, problem) = match rate_check(&contents.path) {
             Ok(check) => (check, None),
             Err(problem) => (None, Some(problem)),
