@@ -126,13 +126,7 @@ impl Drop for Server {
 }
 
 fn spec(id: u64, osl: u32) -> RequestSpec {
-    RequestSpec {
-        id,
-        prompt: format!("request {id} of a load that is measured"),
-        isl: 8,
-        osl,
-        messages: None,
-    }
+    RequestSpec::new(id, format!("request {id} of a load that is measured"), 8, osl)
 }
 
 fn open(server: &Server, streams: u32, osl: u32, origin: Instant) -> LiveSession {

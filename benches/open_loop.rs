@@ -125,13 +125,7 @@ async fn one(rate: f64, seconds: f64) {
     let mut server = Server::start();
     let origin = Instant::now();
     let zero = monotonic() - origin.elapsed().as_secs_f64();
-    let requests = (0..).map(|id| RequestSpec {
-        id,
-        prompt: format!("Tell me of {id}"),
-        isl: 4,
-        osl: 2,
-        messages: None,
-    });
+    let requests = (0..).map(|id| RequestSpec::new(id, format!("Tell me of {id}"), 4, 2));
     let options = LiveOptions::new(ClientOptions::new(&server.url, SMALL.model), 1024);
     let (_stop, interrupt) = tokio::sync::watch::channel(false);
     let mut load = LiveSession::open(options, Box::new(requests), origin, interrupt).unwrap();

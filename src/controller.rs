@@ -116,7 +116,7 @@ pub async fn search_by<T: Target>(
     let cost = run.cost();
     run.folder.ended(&answer, cost, late)?;
     run.observer.finished(&answer);
-    let flags = flags(plan, &run.outcomes).into_iter().map(|warning| warning.to_string());
+    let flags = flags(plan, &run.outcomes).into_iter().map(|warning| in_words(plan, &warning));
     let warnings = run.warnings.into_iter().chain(flags).collect();
     Ok(Found { answer, outcomes: run.outcomes, cost, warnings, cut_short })
 }
@@ -168,6 +168,11 @@ pub fn flags<'a>(plan: &Plan, outcomes: impl IntoIterator<Item = &'a TrialOutcom
     warnings(&plan.slo, outcomes.into_iter().filter_map(TrialOutcome::seen))
 }
 
+/// A warning in words, its load called what it is in the plan.
+pub fn in_words(plan: &Plan, warning: &Warning) -> String {
+    if plan.workload.has_users() { warning.of_users() } else { warning.to_string() }
+}
+
 impl Run<'_> {
     /// Runs trials until the strategy is done or the run is cut short. Gives the reason for the
     /// latter, and the records of what was in flight at the end.
@@ -191,7 +196,8 @@ impl Run<'_> {
             let mut trials = Trials::new(session, self.plan.slo.clone(), self.plan.budget, first, true)
                 .after(next_request)
                 .with_open_loop(open)
-                .with_user_ramp(self.plan.ramp);
+                .with_user_ramp(self.plan.ramp)
+                .with_users(&self.plan.workload);
             let ended = self.trials(strategy, &mut trials).await?;
             self.spent = Cost { seconds: trials.now(), requests: trials.issued(), ..self.spent };
             late.extend(trials.close().await);
@@ -285,7 +291,7 @@ impl Run<'_> {
             // A later trial of the same level may still bring the requests that are missing.
             let early = matches!(warning, Warning::FewSamples { .. });
             if !early && self.flagged.insert(kind) {
-                self.observer.warning(&warning.to_string());
+                self.observer.warning(&in_words(self.plan, &warning));
             }
         }
     }

@@ -20,7 +20,9 @@ use crate::workload::{ArrivalProcess, RateCurve, UserRamp};
 pub use command::{Launching, TemplateError, shown};
 pub use engine::{Argument, EnginePlan, Reset, When};
 pub use secret::{hide_in_arguments, hide_in_words, names_a_secret};
-pub use traffic::{ClassPlan, DatasetFormat, PartPlan, PoolPlan, PrefixPlan, SourcePlan, WindowPlan};
+pub use traffic::{
+    ClassPlan, DatasetFormat, PartPlan, PoolPlan, PrefixPlan, SessionPlan, SourcePlan, Times, WindowPlan,
+};
 
 /// Version of the plan's schema.
 pub const PLAN_VERSION: u32 = 1;
@@ -314,6 +316,13 @@ pub struct WorkloadPlan {
     /// What synthetic prompts share.
     #[serde(default, skip_serializing_if = "no_prefixes")]
     pub prefixes: PrefixPlan,
+    /// Conversations of several turns; `isl` is the length of each message of a user then, `osl` that of
+    /// each answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionPlan>,
+    /// How long a user pauses after each answer; not at all where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think: Option<Times>,
 }
 
 fn no_prefixes(prefixes: &PrefixPlan) -> bool {

@@ -17,9 +17,9 @@ use crate::loadgen::record::{Phase, RequestRecord};
 use crate::loadgen::session::{Excess, Session, SessionError, SessionEvent, Wake};
 use crate::metrics::reading::{Samples, readings};
 use crate::metrics::{ColdStart, Counts, Summary, slices, token_time};
-use crate::plan::Budget;
+use crate::plan::{Budget, WorkloadPlan};
 use crate::search::trial::{ClearRule, StopRule, TrialKind, TrialOutcome, TrialSpec};
-use crate::slo::Slo;
+use crate::slo::{Slo, Turns};
 use crate::units::Load;
 use crate::verdict::{Checks, Reading, Verdict, judge, void_reason};
 use crate::workload::{ArrivalProcess, UserRamp};
@@ -28,6 +28,9 @@ use crate::workload::{ArrivalProcess, UserRamp};
 const GLANCE: f64 = 0.5;
 /// Longest time between looks of a navigation trial without a TTFT limit, seconds.
 const PATIENCE: f64 = 20.0;
+
+/// Misses that a percentile on some turns of conversations should allow within a trial, to be seen.
+const TOLD: f64 = 1.5;
 
 /// Runs trials one after another on one session.
 pub struct Trials<S> {
@@ -46,6 +49,12 @@ pub struct Trials<S> {
     life: Option<f64>,
     /// Whether outcomes carry a full [`Summary`] (thousands of simulated searches do without).
     summarise: bool,
+    /// Mean turns of a conversation and mean pause after an answer, seconds: 1 and 0 where users only
+    /// send requests.
+    habits: (f64, f64),
+    /// Fewest requests of a trial of fixed size: an objective on some turns of conversations has fewer
+    /// samples than there are requests.
+    least_requests: u32,
     budget: Budget,
     /// Requests that earlier loads of the same run issued.
     issued_before: u64,
@@ -95,6 +104,8 @@ impl<S: Session> Trials<S> {
             rate: None,
             life: None,
             summarise,
+            habits: (1.0, 0.0),
+            least_requests: 0,
             budget,
             issued_before: 0,
             unfinished: Vec::new(),
@@ -111,6 +122,34 @@ impl<S: Session> Trials<S> {
     pub fn after(mut self, requests: u64) -> Self {
         self.issued_before = requests;
         self
+    }
+
+    /// The same with users who pause or hold conversations, as a plan says.
+    #[must_use]
+    pub fn with_users(mut self, plan: &WorkloadPlan) -> Self {
+        let turns = plan.mean_turns();
+        self.habits = (turns, plan.mean_think());
+        let needed = self.slo.objectives.iter().filter_map(|objective| {
+            let share = match objective.turns {
+                Turns::All => return None,
+                Turns::First => 1.0 / turns,
+                Turns::Later => 1.0 - 1.0 / turns,
+            };
+            let allowed = objective.allowed_misses().filter(|&allowed| allowed > 0.0)?;
+            (share > 0.0).then(|| (TOLD / allowed / share).ceil())
+        });
+        self.least_requests = needed.fold(0.0, f64::max) as u32;
+        self
+    }
+
+    /// Mean time from one request of a user to its next, seconds, once known.
+    fn cycle(&self) -> Option<f64> {
+        self.life.map(|life| life + self.habits.1)
+    }
+
+    /// Users of the closed loop, in flight or pausing.
+    fn present(&self) -> usize {
+        self.session.in_flight().len() + self.session.thinking()
     }
 
     /// Requests that the run has issued so far.
@@ -189,13 +228,15 @@ impl<S: Session> Trials<S> {
             self.measure_ramp(ramp, trial, watch).await?;
             return Ok(None);
         }
+        let added = users.saturating_sub(self.level);
         self.reach(users, spec, trial, watch).await?;
-        self.settle(users, spec, trial, watch).await?;
+        self.settle(users, added, spec, trial, watch).await?;
         trial.settled = Some(self.session.now());
         // What the client was like until now is not this trial's.
         self.session.health();
         match spec.rule {
             StopRule::Fixed { requests, min_seconds, max_seconds } => {
+                let requests = requests.max(self.least_requests);
                 self.measure_fixed(requests, min_seconds, max_seconds, trial, watch).await?;
                 Ok(None)
             }
@@ -232,9 +273,9 @@ impl<S: Session> Trials<S> {
         } else if users < before {
             let excess = if spec.retreat { Excess::Abort } else { Excess::Retire };
             self.session.set_level(users, 0.0, excess);
-            let deadline = self.session.now() + 3.0 * self.life.unwrap_or(60.0).max(1.0) * 40.0;
-            while self.session.in_flight().len() > users as usize && self.session.now() < deadline {
-                let surplus = self.session.in_flight().len() as u32 - users;
+            let deadline = self.session.now() + 3.0 * self.cycle().unwrap_or(60.0).max(1.0) * 40.0;
+            while self.present() > users as usize && self.session.now() < deadline {
+                let surplus = self.present() as u32 - users;
                 self.advance(
                     Wake { at: self.session.now() + GLANCE, ended: surplus, first_tokens: u32::MAX },
                     trial,
@@ -248,16 +289,21 @@ impl<S: Session> Trials<S> {
         }
     }
 
-    /// Waits for the completions at the new level that make the old one's mark fade.
+    /// Waits for the completions at the new level that make the old one's mark fade. Users who were added
+    /// have to get through as many turns as a conversation has: until then they are nearer to its
+    /// beginning than others.
     async fn settle(
         &mut self,
         users: u32,
+        added: u32,
         spec: &TrialSpec,
         trial: &mut Running,
         watch: &mut dyn FnMut(Glance<'_>),
     ) -> Result<(), SessionError> {
-        let wanted = (spec.settle.completions_per_user * f64::from(users)).ceil() as u32;
-        let longest = self.life.map_or(60.0, |life| 12.0 * life + 5.0);
+        let (turns, think) = self.habits;
+        let whole = f64::from(users) + (turns - 1.0) * f64::from(added);
+        let wanted = (spec.settle.completions_per_user * whole).ceil() as u32;
+        let longest = self.cycle().map_or(60.0 + 12.0 * turns * think, |cycle| 12.0 * turns * cycle + 5.0);
         let until = self.session.now() + longest;
         let mut seen = 0;
         while seen < wanted && self.session.now() < until {
@@ -346,13 +392,17 @@ impl<S: Session> Trials<S> {
         let (mut best, mut steady) = (f64::INFINITY, 0);
         for number in 0..windows {
             let (from, before) = (self.session.now(), self.tokens(trial));
+            let flying_before = self.session.in_flight().len() as f64;
             // A window in which nothing came says nothing: wait on, ten windows at the most.
             while self.tokens(trial) < before + 16 && self.session.now() < from + 10.0 * window {
                 let until = self.session.now() + window;
                 self.advance_to(until, trial, watch).await?;
             }
             let tokens = self.tokens(trial).saturating_sub(before).max(1) as f64;
-            let step = (f64::from(users) * (self.session.now() - from) / tokens).ln();
+            let flying = 0.5 * (flying_before + self.session.in_flight().len() as f64);
+            // Of users who pause only those in flight wait for tokens.
+            let waiting = if self.habits == (1.0, 0.0) { f64::from(users) } else { flying.max(1.0) };
+            let step = (waiting * (self.session.now() - from) / tokens).ln();
             self.glance(trial, (number + 1, windows), &[], watch);
             // A warm server is as often slower as faster than before; a cold one only gets faster.
             let slower = step >= best;

@@ -57,7 +57,7 @@
     into("trial",
       h("h2", {}, `Trial ${trial.id}: ${level(loadOf(trial))} ${data.load_name}, ${trial.kind}, ${trial.verdict}`),
       h("div", { class: "bar" }, step(-1, "previous"), list, step(1, "next")),
-      timeline(data, trial), sliceTable(trial) || [], trialFacts(data, trial));
+      timeline(data, trial), sliceTable(trial) || [], turnCharts(trial), trialFacts(data, trial));
   }
 
   function drawTable() {

@@ -176,7 +176,7 @@ function trialFacts(data, trial) {
     ...data.objectives.map((o, k) => [o.text, trial.objectives[k] ? `${figure(o.unit, trial.objectives[k].figure)}, ${trial.objectives[k].met === null ? "undecided" : trial.objectives[k].met ? "kept" : "not kept"}${trial.objectives[k].windows ? ` (${windowsText(trial.objectives[k].windows)})` : ""}` : "-"]),
     ["requests", `${count(requests.issued)} issued: ${ends.join(", ")}; ${count(trial.measured)} counted`],
     ["throughput", `${significant(trial.requests_per_second)} requests/s, good ${significant(trial.goodput)} (${percent(trial.attainment)}); ${significant(trial.output_tokens_per_second)} output tokens/s`],
-    ["TTFT", percentiles("ttft")], ["ITL", percentiles("itl")], ["TPOT", percentiles("tpot")], ["E2E", percentiles("e2e")],
+    ["TTFT", percentiles("ttft")], ...turnLines(trial), ["ITL", percentiles("itl")], ["TPOT", percentiles("tpot")], ["E2E", percentiles("e2e")],
     ["cold start", trial.cold_start && `first request ${trial.cold_start.metric.toUpperCase()} ${seconds(trial.cold_start.first)} against ${seconds(trial.cold_start.steady)} steady, reached after ${count(trial.cold_start.requests)} requests (${seconds(trial.cold_start.seconds)})`],
     ["time", `${seconds(trial.seconds)}, settled after ${seconds(trial.settled - trial.began)}, counted for ${seconds(trial.window_seconds)}`],
   ];

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Runs, Trial};
 use crate::search::{Judged, Place, SearchOutcome, TrialKind};
-use crate::slo::{Metric, Objective, Op, Slo, Stat};
+use crate::slo::{Metric, Objective, Op, Slo, Stat, Turns};
 use crate::stats::isotonic::{Isotonic, Point};
 use crate::stats::quantile::quantile;
 use crate::units::Interval;
@@ -161,6 +161,7 @@ fn objective(slo: &Slo, metrics: &[Metric]) -> Objective {
     // Trials that were not sized for windows tell of whole trials.
     given.map(Objective::whole).unwrap_or(Objective {
         metric: metrics.last().copied().unwrap_or(Metric::Ttft),
+        turns: Turns::All,
         stat: Stat::Percentile(95.0),
         op: Op::Less,
         threshold: 1.0,

@@ -7,7 +7,7 @@ use super::Runs;
 use super::frontier::Capacity;
 use crate::loadgen::record::RequestRecord;
 use crate::search::TrialKind;
-use crate::slo::{Metric, Objective, Op, Slo, Stat};
+use crate::slo::{Metric, Objective, Op, Slo, Stat, Turns};
 use crate::stats::quantile::quantile;
 
 /// The largest load whose figure is still near that of the lowest load.
@@ -49,7 +49,14 @@ pub fn knees(runs: &Runs, slo: &Slo, degradation: f64) -> Vec<Knee> {
     };
     let mut objectives: Vec<Objective> = slo.objectives.iter().filter(latencies).map(Objective::whole).collect();
     if objectives.is_empty() {
-        let p95 = |metric| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold: 1.0, window: None };
+        let p95 = |metric| Objective {
+            metric,
+            turns: Turns::All,
+            stat: Stat::Percentile(95.0),
+            op: Op::Less,
+            threshold: 1.0,
+            window: None,
+        };
         objectives = vec![p95(Metric::Ttft), p95(Metric::Tpot)];
     }
     objectives.iter().filter_map(|objective| knee(runs, *objective, degradation)).collect()

@@ -63,7 +63,16 @@ impl Material {
             .filter(|outcome| !lost.contains(&outcome.id))
             .filter_map(|outcome| part.of(outcome))
             .collect();
-        Ok(Self::new(&outcomes.iter().collect::<Vec<_>>(), records, contents.plan.load))
+        let outcomes: Vec<&TrialOutcome> = outcomes.iter().collect();
+        let mut material = Self::new(&outcomes, records, contents.plan.load);
+        if contents.plan.workload.has_users() {
+            // Who pauses leaves no trace in the requests: the users are those that were asked for.
+            material.levels = LevelHistory::default();
+            for outcome in outcomes {
+                material.levels.push_load(outcome.began, outcome.spec.load);
+            }
+        }
+        Ok(material)
     }
 
     /// Trials with all records of their run, those of requests that were cut off at its end too.
@@ -135,7 +144,8 @@ fn pending(records: &[RequestRecord], trial: u32, at: f64) -> Vec<InFlight> {
         .map(|record| {
             let first = record.first.filter(|&first| first <= at);
             let (tokens, latest) = first.map_or((0, None), |first| received(record, first, at));
-            InFlight { id: record.id, scheduled: record.scheduled, sent: record.sent, first, latest, tokens }
+            let RequestRecord { id, scheduled, sent, turn, .. } = *record;
+            InFlight { id, scheduled, sent, first, latest, tokens, turn }
         })
         .collect()
 }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll::plan::{GpuChoice, Plan};
 use plimsoll::recipe::{
-    ApiName, ClassSection, Count, Duration, EngineName, EngineSection, FormatName, Launch, Loaded, Pool,
-    Purpose, Recipe, Speed, TargetSection, TelemetrySection, TokenLengths, Tokenizer, WorkloadSection,
+    ApiName, ClassSection, Count, Duration, EngineName, EngineSection, FormatName, Launch, LoadSection,
+    Loaded, Pool, Purpose, Recipe, Speed, TargetSection, TelemetrySection, ThinkTime, TokenLengths,
+    Tokenizer, TurnCount, WorkloadSection,
 };
 use plimsoll::slo::Slo;
 use plimsoll::space::KnobValue;
@@ -203,6 +204,23 @@ pub struct WorkloadFlags {
     #[arg(long, value_name = "COUNTxTOKENS[@SHARE]")]
     prefix_pool: Option<Pool>,
 
+    /// Hold conversations of so many turns, each sent with all that was said before: 5, 'uniform(2..8)', or
+    /// all, for those of --dataset. --isl is the length of each message then, --osl that of each answer;
+    /// a user who has come to the end begins another conversation.
+    #[arg(long, value_name = "N")]
+    turns: Option<TurnCount>,
+
+    /// Tokens that a conversation may reach; it ends before a turn that would exceed it [default: the
+    /// server's limit]
+    #[arg(long, value_name = "TOKENS")]
+    max_context: Option<Count>,
+
+    /// How long a user pauses after each answer: 2s, 'exponential(2s)', 'lognormal(mean=5s, cv=1)',
+    /// 'normal(mean=5s, sd=1s)', 'uniform(1s..5s)'. The load is a number of users then, of whom fewer are in
+    /// flight.
+    #[arg(long, value_name = "DURATION")]
+    think: Option<ThinkTime>,
+
     /// How prompt tokens are counted: auto, server, usage, or the path of a tokenizer.json.
     #[arg(long, value_name = "FILE|HOW")]
     tokenizer: Option<Tokenizer>,
@@ -262,8 +280,18 @@ impl CommonFlags {
 
     /// A flag that says what is sent or what is asked of the answers, if one is given.
     pub fn names_question(&self) -> Option<&'static str> {
-        let WorkloadFlags { isl, osl, tokenizer, class, dataset, shared_prefix, prefix_pool, .. } =
-            &self.workload;
+        let WorkloadFlags {
+            isl,
+            osl,
+            tokenizer,
+            class,
+            dataset,
+            shared_prefix,
+            prefix_pool,
+            turns,
+            think,
+            ..
+        } = &self.workload;
         let given = [
             (!self.slo.is_empty(), "--slo"),
             (isl.is_some(), "--isl"),
@@ -272,6 +300,8 @@ impl CommonFlags {
             (dataset.is_some(), "--dataset"),
             (shared_prefix.is_some(), "--shared-prefix"),
             (prefix_pool.is_some(), "--prefix-pool"),
+            (turns.is_some(), "--turns"),
+            (think.is_some(), "--think"),
             (tokenizer.is_some(), "--tokenizer"),
         ];
         given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
@@ -294,6 +324,7 @@ impl CommonFlags {
             slo,
             target: self.target.into_section()?,
             engine: self.launch.into_section()?,
+            load: LoadSection { think: self.workload.think, ..further.load },
             workload: with_trace(self.workload.into_section(), further.workload)?,
             telemetry: TelemetrySection { gpu: self.telemetry.gpu, dcgm: self.telemetry.dcgm },
             ..further
@@ -322,6 +353,11 @@ impl WorkloadFlags {
         self.seed
     }
 
+    /// How long a user pauses, where it is given.
+    pub fn think(&self) -> Option<ThinkTime> {
+        self.think
+    }
+
     /// The recipe's section that these flags change.
     pub fn into_section(self) -> WorkloadSection {
         WorkloadSection {
@@ -334,6 +370,8 @@ impl WorkloadFlags {
             strict: self.strict.then_some(true),
             shared_prefix: self.shared_prefix,
             prefix_pool: self.prefix_pool,
+            turns: self.turns,
+            max_context: self.max_context,
         }
     }
 }

@@ -18,11 +18,12 @@ use super::{block_on, engine};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group = ArgGroup::new("load").required(true))]
 pub struct Measure {
-    /// Requests in flight (closed loop).
+    /// Requests in flight (closed loop); users, with --think or --turns.
     #[arg(long, value_name = "N", group = "load")]
     concurrency: Option<Count>,
 
-    /// Arrivals, requests a second (open loop): latency counts from when a request was due.
+    /// Arrivals, requests a second (open loop): latency counts from when a request was due. With --turns
+    /// conversations a second.
     #[arg(long, value_name = "RATE", group = "load")]
     rate: Option<Rates>,
 
@@ -81,6 +82,7 @@ Examples:
   plimsoll measure --trace trace.jsonl --speed-up 2 --window 0s..600s
   plimsoll measure --ramp 'exponential(1..50/s in 60s)'
   plimsoll measure --ramp-users 'linear(1..64 in 60s)'
+  plimsoll measure --concurrency 100 --turns 5 --think 'exponential(2s)' --slo 'ttft[later] p95 < 300ms'
   plimsoll measure --url http://127.0.0.1:8000 --concurrency 32 --duration 30s --json";
 
 /// Longest that a given number of requests is waited for: in effect, until they are there.
@@ -125,6 +127,7 @@ impl Measure {
                         .trace
                         .is_some()
                         .then_some(ReplaySection { speed_up: self.speed_up, window: self.window }),
+                    think: None,
                 },
                 workload: WorkloadSection { dataset: self.trace, ..WorkloadSection::default() },
                 strategy: StrategySection {

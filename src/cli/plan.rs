@@ -37,7 +37,7 @@ pub struct Plan {
     #[arg(long, value_name = "N")]
     users: Option<Positive>,
 
-    /// Pause between an answer and the user's next request [default: none]
+    /// Pause between an answer and the user's next request [default: the run's mean, where its users paused]
     #[arg(long, value_name = "TIME", requires = "users")]
     think: Option<Duration>,
 
@@ -166,8 +166,8 @@ impl Plan {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let costs = self.of_each("prices (`--cost`)", &self.cost)?;
         let powers = self.of_each("powers (`--power-per-server`)", &self.power_per_server)?;
-        let wanted = self.wanted()?;
         let documents = self.runs.iter().map(|run| read(run)).collect::<anyhow::Result<Vec<_>>>()?;
+        let wanted = self.wanted(documents.first().map(|(_, document)| document))?;
         let runs: Vec<Run<'_>> = documents
             .iter()
             .zip(costs.into_iter().zip(powers))
@@ -216,8 +216,11 @@ impl Plan {
         }
     }
 
-    fn wanted(&self) -> anyhow::Result<Wanted> {
-        let think = self.think.map_or(0.0, |Duration(seconds)| seconds);
+    fn wanted(&self, first: Option<&Document>) -> anyhow::Result<Wanted> {
+        // Users who were measured with pauses are taken to pause so.
+        let measured =
+            first.and_then(|document| document.users.as_ref()).map_or(0.0, |users| users.mean_think);
+        let think = self.think.map_or(measured, |Duration(seconds)| seconds);
         let demand = match (self.rate, self.users, self.tokens, &self.series) {
             (Some(Positive(rate)), ..) => Asked::Constant(Demand::Rate(rate)),
             (_, Some(Positive(users)), ..) => Asked::Constant(Demand::Users { users, think }),

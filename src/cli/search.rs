@@ -35,7 +35,7 @@ pub struct Search {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Search")]
 struct SearchFlags {
-    /// Fewest and most requests in flight that may be tried [default: 1..1024]
+    /// Fewest and most requests in flight that may be tried; users, with --think or --turns [default: 1..1024]
     #[arg(long, value_name = "MIN..MAX")]
     concurrency: Option<Bounds>,
 
@@ -111,6 +111,7 @@ Examples:
   plimsoll search --rate 0.5..200 --arrivals poisson
   plimsoll search --trace trace.jsonl --speed-up 0.5..10 --window 0s..120s
   plimsoll search --slo 'ttft p99 < 800ms over 10s worst' --budget 20m
+  plimsoll search --turns 5 --think 'exponential(2s)' --concurrency 1..256
   plimsoll search --recipe chat --url http://127.0.0.1:8000 --concurrency 1..256 --budget 20m
   plimsoll search --launch 'llama-server -m model.gguf --port {port}' --slo 'ttft p95 < 500ms'
   plimsoll search --repeats 3 --budget 5m
@@ -153,6 +154,11 @@ impl Search {
                 return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
             }
             return block_on(repeats::search(plan, settings));
+        }
+        if how.verify_rate && plan.workload.sessions.is_some() {
+            let text = "`--verify-rate` sends requests, but `--turns` asks for conversations";
+            let hint = "search the rate of conversations itself: `--rate 0.1..20`";
+            return Err(Complaint::new(ExitCode::Usage, text).hint(hint).into());
         }
         if how.verify_rate {
             return block_on(verify::search_and_verify(plan, settings));

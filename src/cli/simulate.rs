@@ -62,6 +62,11 @@ struct Knobs {
     #[arg(long, value_name = "NAME")]
     kernels: Option<String>,
 
+    /// Whether a turn of a conversation finds in the cache what was computed for the turn before it [default:
+    /// true]
+    #[arg(long, value_name = "BOOL")]
+    enable_prefix_caching: Option<bool>,
+
     /// Does nothing, so that there is a knob that does not matter.
     #[arg(long, value_name = "GIB")]
     swap_space: Option<u32>,
@@ -71,6 +76,7 @@ const EXAMPLES: &str = "\
 Example:
   plimsoll simulate --port 8000 &
   plimsoll search --url http://127.0.0.1:8000 --slo 'ttft p95 < 500ms'
+  plimsoll simulate --enable-prefix-caching false   # for `plimsoll search --turns 5`, on and off
   plimsoll simulate --max-num-seqs 512   # does not fit into its memory, and ends";
 
 impl Simulate {
@@ -98,9 +104,12 @@ impl Knobs {
         ];
         let setting: Setting =
             given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-        if setting.is_empty() {
-            return Ok(preset.clone());
+        let mut preset = preset.clone();
+        // It takes no memory, so that alone it leaves the pool as it is.
+        preset.params.prefix_caching = self.enable_prefix_caching.unwrap_or(preset.params.prefix_caching);
+        if !setting.is_empty() {
+            preset.params = knobs::apply(preset.params, &setting)?;
         }
-        Ok(Preset { params: knobs::apply(preset.params, &setting)?, ..preset.clone() })
+        Ok(preset)
     }
 }

@@ -40,6 +40,8 @@ fn open_loop(plan: &Plan, users: u32, rate: f64) -> Plan {
     let cap = users.saturating_mul(ROOM).max(64);
     let mut check = plan.clone();
     check.name.push_str("-rate-check");
+    // Arrivals at a rate do not come back.
+    check.workload.think = None;
     check.load = LoadRange { min: 1, max: cap };
     // The budget is the search's; the check has a length of its own.
     check.budget = Budget::default();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use plimsoll::plan::{TokenizerPlan, WorkloadPlan};
-use plimsoll::recipe::{Count, Loaded, Recipe};
+use plimsoll::recipe::{Count, LoadSection, Loaded, Recipe};
 use plimsoll::report::terminal::Style;
 use plimsoll::report::traffic::{TrafficDocument, screen};
 use plimsoll::workload::dataset::Dataset;
@@ -55,6 +55,7 @@ const EXAMPLES: &str = "\
 Examples:
   plimsoll workload --isl 'lognormal(mean=400, cv=0.6)' --osl 'uniform(50..200)'
   plimsoll workload --class '0.8: isl=uniform(20..200) osl=100' --class '0.2: isl=4000 osl=50' --samples 2
+  plimsoll workload --turns 5 --isl 200 --osl 150   # how the prompts of conversations grow
   plimsoll workload --dataset trace.jsonl --write-lengths lengths.csv";
 
 /// Requests that are looked at.
@@ -69,11 +70,17 @@ impl WorkloadCommand {
             Some(name) => Loaded::open(name)?.recipe,
             None => Recipe::default(),
         };
-        let flags = Recipe { workload: self.workload.into_section(), seed, ..Recipe::default() };
+        let load = LoadSection { think: self.workload.think(), ..LoadSection::default() };
+        let flags = Recipe { load, workload: self.workload.into_section(), seed, ..Recipe::default() };
         let recipe = recipe.changed_by(flags);
         let seed = recipe.seed.unwrap_or(0);
         let plan = recipe.into_workload()?;
         let dataset = plan.source.as_ref().map(Dataset::open).transpose()?.map(Arc::new);
+        if plan.sessions.is_some() && self.write_lengths.is_some() {
+            let text =
+                "`--write-lengths` writes requests that stand alone, but `--turns` asks for conversations";
+            return Err(Complaint::new(ExitCode::Usage, text).hint("leave one of them out").into());
+        }
         let (maker, counted) = maker(&plan, seed)?;
         let most = dataset.as_ref().map_or(DRAWN, |dataset| dataset.len().min(MOST));
         let most = self.requests.map_or(most, |Count(requests)| requests as usize);

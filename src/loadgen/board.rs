@@ -57,6 +57,8 @@ struct User {
     /// It stands for one request of the open loop (or several, one after the other), and is no user
     /// that the level counts.
     arrival: bool,
+    /// It pauses between two requests.
+    thinking: bool,
     request: Option<Arc<Progress>>,
 }
 
@@ -104,6 +106,7 @@ pub(crate) enum News {
 pub(crate) struct Snapshot {
     pub(crate) events: Vec<SessionEvent>,
     pub(crate) in_flight: Vec<InFlight>,
+    pub(crate) thinking: usize,
     pub(crate) levels: LevelHistory,
     pub(crate) issued: u64,
 }
@@ -131,18 +134,20 @@ impl Board {
                 return 0;
             }
             state.level = level;
-            if excess == Excess::Abort && state.staying > level {
+            if state.staying > level {
                 let surplus = (state.staying - level) as usize;
+                let goes = |user: &User| excess == Excess::Abort || user.thinking;
                 let mut users: Vec<(f64, u64)> = state
                     .users
                     .iter()
-                    .filter(|(_, user)| !user.leaving && !user.arrival)
+                    .filter(|(_, user)| !user.leaving && !user.arrival && goes(user))
                     .map(|(&id, user)| {
                         // A user without a request has the least to lose.
                         (user.request.as_ref().map_or(f64::INFINITY, |request| request.in_flight().sent), id)
                     })
                     .collect();
-                users.sort_by(|a, b| b.0.total_cmp(&a.0));
+                users.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+                let none_goes = users.is_empty();
                 for (_, id) in users.into_iter().take(surplus) {
                     if let Some(user) = state.users.get_mut(&id) {
                         user.leaving = true;
@@ -150,7 +155,9 @@ impl Board {
                     }
                     state.staying -= 1;
                 }
-                self.note_level(state);
+                if excess == Excess::Abort || !none_goes {
+                    self.note_level(state);
+                }
             }
             level.saturating_sub(state.staying)
         };
@@ -197,6 +204,28 @@ impl Board {
         self.stays(&mut self.lock(), user)
     }
 
+    /// A user begins to pause; says whether it may. A conversation of an open loop that has ended is over.
+    pub(crate) fn pause(&self, user: u64) -> bool {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let running = state.open.running;
+        let stays = self.stays(state, user);
+        match state.users.get_mut(&user) {
+            Some(entry) if stays && (running || !entry.arrival) => entry.thinking = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// A user's pause is over; says whether it may go on.
+    pub(crate) fn wake(&self, user: u64) -> bool {
+        let mut state = self.lock();
+        if let Some(entry) = state.users.get_mut(&user) {
+            entry.thinking = false;
+        }
+        self.stays(&mut state, user)
+    }
+
     fn stays(&self, state: &mut State, user: u64) -> bool {
         let (staying, level) = (state.staying, state.level);
         let Some(entry) = state.users.get_mut(&user) else { return false };
@@ -241,6 +270,13 @@ impl Board {
                 }
             }
             state.open.running = load.is_some();
+            if load.is_none() {
+                // Conversations of a loop that is over are not gone on with.
+                for user in state.users.values_mut().filter(|user| user.arrival && user.thinking) {
+                    user.leaving = true;
+                    aborted.extend(user.abort.take());
+                }
+            }
             if let Some((rate, cap)) = load {
                 state.open.cap = cap.max(1);
                 let now = self.now();
@@ -381,6 +417,7 @@ impl Board {
         state.ended = 0;
         state.first_tokens = 0;
         state.wanted = None;
+        snapshot.thinking = state.users.values().filter(|user| user.thinking && !user.leaving).count();
         snapshot.in_flight.clear();
         let requests = state.users.values().filter_map(|user| user.request.as_ref());
         snapshot.in_flight.extend(requests.map(|request| request.in_flight()));

@@ -4,13 +4,23 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::loadgen::options::{ClientError, ClientOptions};
+use crate::loadgen::talk::Talk;
 use crate::plan::{Api, Engine};
-use crate::workload::RequestSpec;
+use crate::workload::{Pause, RequestSpec};
+
+/// Which turn of which conversation a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnOf {
+    /// The conversation, numbered within the run.
+    pub session: u64,
+    /// The turn, from 1.
+    pub turn: u32,
+}
 
 /// A request whose bytes are ready to go out.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Number of the request within the run.
+    /// Number of the request within the run; of a turn of a conversation it is given when it is sent.
     pub id: u64,
     /// Prompt length asked for, tokens.
     pub isl: u32,
@@ -18,12 +28,25 @@ pub struct Prepared {
     pub osl: u32,
     /// The body as it goes out.
     pub body: Bytes,
+    /// How long its user pauses around it.
+    pub pause: Pause,
+    /// Which turn of a conversation it is, where it is one.
+    pub turn: Option<TurnOf>,
+    /// What comes after it.
+    pub(crate) talk: Option<Box<Talk>>,
+}
+
+impl Prepared {
+    /// Bytes that wait with it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len() + self.talk.as_ref().map_or(0, |talk| talk.bytes())
+    }
 }
 
 /// Everything of a body that is the same for all requests.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyTemplate {
-    is_chat: bool,
+    api: Api,
     before_prompt: &'static str,
     after_prompt: &'static str,
     min_tokens: bool,
@@ -57,13 +80,12 @@ impl BodyTemplate {
         }
         fields.extend(options.extra_body.iter().map(|(field, value)| (field.clone(), value.clone())));
         let fields = Value::Object(fields).to_string();
-        let is_chat = options.api == Api::Chat;
         let (before_prompt, after_prompt) = match options.api {
             Api::Chat => (r#"{"messages":[{"role":"user","content":"#, "}]"),
             Api::Completions => (r#"{"prompt":"#, ""),
         };
         Ok(Self {
-            is_chat,
+            api: options.api,
             before_prompt,
             after_prompt,
             min_tokens: matches!(options.engine, Engine::Vllm | Engine::TensorrtLlm | Engine::Simulated),
@@ -73,24 +95,33 @@ impl BodyTemplate {
 
     /// The bytes of one request.
     pub(crate) fn prepare(&self, spec: &RequestSpec) -> Prepared {
-        let mut body = String::with_capacity(spec.prompt.len() * 9 / 8 + self.tail.len() + 128);
-        match &spec.messages {
-            Some(messages) if self.is_chat => {
-                body.push_str(r#"{"messages":"#);
-                body.push_str(messages);
-            }
+        let body = match &spec.messages {
+            Some(messages) if self.api == Api::Chat => self.whole(r#"{"messages":"#, messages, "", spec.osl),
             _ => {
-                body.push_str(self.before_prompt);
-                body.push_str(&Value::from(spec.prompt.as_str()).to_string());
-                body.push_str(self.after_prompt);
+                let prompt = Value::from(spec.prompt.as_str()).to_string();
+                self.whole(self.before_prompt, &prompt, self.after_prompt, spec.osl)
             }
-        }
-        body.push_str(&format!(",\"max_tokens\":{}", spec.osl));
+        };
+        let RequestSpec { id, isl, osl, pause, .. } = *spec;
+        Prepared { id, isl, osl, body, pause, turn: None, talk: None }
+    }
+
+    /// The bytes of a chat whose messages stand between the brackets of their list already.
+    pub(crate) fn chat(&self, messages: &str, osl: u32) -> Bytes {
+        self.whole(r#"{"messages":["#, messages, "]", osl)
+    }
+
+    fn whole(&self, before: &str, middle: &str, after: &str, osl: u32) -> Bytes {
+        let mut body = String::with_capacity(middle.len() + self.tail.len() + 128);
+        body.push_str(before);
+        body.push_str(middle);
+        body.push_str(after);
+        body.push_str(&format!(",\"max_tokens\":{osl}"));
         if self.min_tokens {
-            body.push_str(&format!(",\"min_tokens\":{}", spec.osl));
+            body.push_str(&format!(",\"min_tokens\":{osl}"));
         }
         body.push_str(&self.tail);
-        Prepared { id: spec.id, isl: spec.isl, osl: spec.osl, body: Bytes::from(body) }
+        Bytes::from(body)
     }
 }
 
@@ -102,8 +133,7 @@ mod tests {
     fn body(change: impl FnOnce(&mut ClientOptions)) -> Value {
         let mut options = ClientOptions::new("http://127.0.0.1:1", "tiny \"m\"");
         change(&mut options);
-        let spec =
-            RequestSpec { id: 1, prompt: "say \"hi\"\n世界".to_owned(), isl: 4, osl: 16, messages: None };
+        let spec = RequestSpec::new(1, "say \"hi\"\n世界".to_owned(), 4, 16);
         serde_json::from_slice(&BodyTemplate::new(&options).unwrap().prepare(&spec).body).unwrap()
     }
 

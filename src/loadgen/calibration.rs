@@ -73,13 +73,7 @@ pub enum CalibrationError {
 pub async fn calibrate() -> Result<Calibration, CalibrationError> {
     let server = Loopback::start()?;
     let options = ClientOptions::new(format!("http://127.0.0.1:{}", server.port), "calibration");
-    let requests = (0..).map(|id| RequestSpec {
-        id,
-        prompt: "calibrate".to_owned(),
-        isl: 1,
-        osl: TOKENS,
-        messages: None,
-    });
+    let requests = (0..).map(|id| RequestSpec::new(id, "calibrate".to_owned(), 1, TOKENS));
     let (_stop, interrupt) = watch::channel(false);
     let options = LiveOptions { files_each: 2, ..LiveOptions::new(options, STREAMS) };
     let mut load = LiveSession::open(options, Box::new(requests), Instant::now(), interrupt)?;

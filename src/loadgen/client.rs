@@ -7,7 +7,7 @@
 //! use plimsoll::workload::RequestSpec;
 //!
 //! let client = Client::new(&ClientOptions::new("http://127.0.0.1:8000", "tiny"), Instant::now())?;
-//! let spec = RequestSpec { id: 0, prompt: "Once upon a time".to_owned(), isl: 4, osl: 64, messages: None };
+//! let spec = RequestSpec::new(0, "Once upon a time".to_owned(), 4, 64);
 //! let record = client.fetch(&spec).await;
 //! println!("TTFT {:?} s, {:?}", record.ttft(), record.outcome);
 //! # Ok(())
@@ -157,7 +157,11 @@ impl Client {
 
     /// An intake for a request whose turn is now.
     pub fn intake(&self, request: &Prepared) -> Intake {
-        Intake::new(request.id, request.isl, request.osl, self.streaming, self.now())
+        let intake = Intake::new(request.id, request.isl, request.osl, self.streaming, self.now());
+        match request.turn {
+            Some(turn) => intake.of_turn(turn),
+            None => intake,
+        }
     }
 
     /// Sends a single request on a connection of its own.

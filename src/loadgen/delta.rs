@@ -66,6 +66,34 @@ pub fn error_message(json: &[u8]) -> String {
     found.map_or_else(text, str::to_owned)
 }
 
+/// What the choices of a document say, as texts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Spoken {
+    /// The answer.
+    pub content: String,
+    /// What a reasoning model thinks before it.
+    pub reasoning: String,
+}
+
+/// Reads the texts of one document; [`parse`] needs none of them, so that few have to.
+///
+/// # Errors
+/// When it is not JSON.
+pub fn spoken(json: &[u8]) -> Result<Spoken, serde_json::Error> {
+    let document: serde_json::Value = serde_json::from_slice(json)?;
+    let mut spoken = Spoken::default();
+    for choice in document.get("choices").and_then(serde_json::Value::as_array).into_iter().flatten() {
+        let message = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(choice);
+        let text = |field: &str| message.get(field).and_then(serde_json::Value::as_str).unwrap_or_default();
+        spoken.content.push_str(text("content"));
+        spoken.content.push_str(text("text"));
+        // Some servers send it under both names.
+        let reasoning = [text("reasoning_content"), text("reasoning")];
+        spoken.reasoning.push_str(reasoning.iter().find(|text| !text.is_empty()).unwrap_or(&""));
+    }
+    Ok(spoken)
+}
+
 #[derive(Deserialize)]
 struct Wire<'a> {
     #[serde(borrow, default)]

@@ -1,7 +1,7 @@
 //! The threads that carry the load, and the life of one user or one arrival on them.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,18 +10,22 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::loadgen::board::Board;
+use crate::loadgen::body::Prepared;
 use crate::loadgen::client::Client;
 use crate::loadgen::flight::{Flight, Seat};
 use crate::loadgen::health::Probe;
 use crate::loadgen::pacer::Paced;
 use crate::loadgen::record::Outcome;
 use crate::loadgen::supply::Supply;
+use crate::loadgen::talk::Step;
 use crate::loadgen::wire::Link;
 
 /// First pause of a user whose request failed; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Longest time that a user thinks.
+const LONGEST_THINK: Duration = Duration::from_secs(365 * 86_400);
 
 /// What users need.
 pub(crate) struct Engine {
@@ -30,6 +34,8 @@ pub(crate) struct Engine {
     pub(crate) supply: Arc<Supply>,
     lanes: Vec<Lane>,
     next_lane: AtomicUsize,
+    /// Number of the next turn of a conversation.
+    next_turn: AtomicU64,
 }
 
 /// One thread with an event loop of its own; a user stays on its lane.
@@ -82,7 +88,12 @@ impl Drop for Threads {
 
 impl Engine {
     pub(crate) fn new(client: Client, board: Arc<Board>, supply: Arc<Supply>, lanes: Vec<Lane>) -> Self {
-        Self { client, board, supply, lanes, next_lane: AtomicUsize::new(0) }
+        Self { client, board, supply, lanes, next_lane: AtomicUsize::new(0), next_turn: AtomicU64::new(0) }
+    }
+
+    /// The same with turns of conversations numbered from `first` on.
+    pub(crate) fn from(self, first: u64) -> Self {
+        Self { next_turn: AtomicU64::new(first), ..self }
     }
 
     pub(crate) fn lanes(&self) -> &[Lane] {
@@ -121,34 +132,115 @@ impl Paced for Arc<Engine> {
     }
 }
 
-/// One user: sends its next request as soon as its last one has ended.
+/// One user: sends its next request as soon as its last one has ended, or after a pause.
 async fn live(engine: Arc<Engine>, seat: Seat) {
-    let Engine { client, board, supply, .. } = &*engine;
     let mut link = None;
     let mut failures = 0;
+    let mut has_just_come = true;
     loop {
-        let Some(request) = supply.next().await else {
-            board.ran_dry();
+        let Some(mut request) = engine.supply.next().await else {
+            engine.board.ran_dry();
             return;
         };
-        let began = Instant::now();
-        let mut flight = Flight::begin(&seat, client.intake(&request));
-        let Some(intake) = flight.intake() else { return };
-        let on_first = |sent, at| board.first_token(request.id, sent, at);
-        let outcome = client.perform(&mut link, &request, intake, on_first).await;
-        let failed = matches!(outcome, Outcome::Failed { .. });
-        if !flight.finish(outcome) {
-            return;
-        }
-        failures = if failed { failures + 1 } else { 0 };
-        if failed {
-            // Counted from the send: a request that took long to fail has waited enough.
-            tokio::time::sleep_until((began + pause(failures)).into()).await;
-            if !board.may_stay(seat.user) {
+        if std::mem::take(&mut has_just_come) {
+            if let Some(talk) = &mut request.talk {
+                talk.shorten();
+            }
+            if !engine.rest(&seat, Instant::now(), request.pause.lead).await {
                 return;
             }
         }
+        // A request alone, or the turns of a conversation.
+        let mut turn = Some(request);
+        while let Some(request) = turn {
+            let (began, think) = (Instant::now(), request.pause.think);
+            let Some(done) = engine.exchange(&seat, &mut link, request, None).await else { return };
+            failures = if done.failed { failures + 1 } else { 0 };
+            let mut until = done.ended + seconds(think);
+            if done.failed {
+                // Counted from the send: a request that took long to fail has waited enough.
+                until = until.max(began + pause(failures));
+                tokio::time::sleep_until((began + pause(failures)).into()).await;
+                if !engine.board.may_stay(seat.user) {
+                    return;
+                }
+            }
+            if think > 0.0 && !engine.rest_until(&seat, until).await {
+                return;
+            }
+            turn = done.next;
+        }
     }
+}
+
+/// A request that has ended, and what its user does next.
+struct Done {
+    failed: bool,
+    ended: Instant,
+    /// The next turn of its conversation.
+    next: Option<Prepared>,
+}
+
+impl Engine {
+    /// Sends a request and takes in its answer. None where its user has no more to send.
+    async fn exchange(
+        &self,
+        seat: &Seat,
+        link: &mut Option<Link>,
+        mut request: Prepared,
+        due: Option<(f64, f64)>,
+    ) -> Option<Done> {
+        let Engine { client, board, .. } = self;
+        if request.turn.is_some() {
+            request.id = self.next_turn.fetch_add(1, Relaxed);
+        }
+        let mut talk = request.talk.take();
+        let intake = client.intake(&request);
+        let intake = match due {
+            Some((scheduled, held)) => intake.of_schedule(scheduled, held),
+            None => intake,
+        };
+        let mut flight = Flight::begin(seat, intake);
+        let intake = flight.intake()?;
+        let on_first = |sent, at| board.first_token(request.id, sent, at);
+        let outcome = client.perform(link, &request, intake, on_first).await;
+        let failed = matches!(outcome, Outcome::Failed { .. });
+        let (prompt, tokens) = intake.counts();
+        let answer = intake.take_text();
+        // Who gets no answer has nothing to go on from.
+        talk = talk.filter(|_| !failed && !answer.is_empty());
+        if let Some(on) = &mut talk {
+            match on.step(prompt, tokens) {
+                Step::On => {}
+                Step::Full => {
+                    intake.context_is_full();
+                    talk = None;
+                }
+                Step::Over => talk = None,
+            }
+        }
+        let goes_on = flight.finish(outcome);
+        let ended = Instant::now();
+        goes_on.then(|| Done { failed, ended, next: talk.and_then(|talk| talk.go_on(&answer, tokens)) })
+    }
+
+    /// Lets a user pause; says whether it may go on.
+    async fn rest(&self, seat: &Seat, from: Instant, pause: f64) -> bool {
+        pause <= 0.0 || self.rest_until(seat, from + seconds(pause)).await
+    }
+
+    async fn rest_until(&self, seat: &Seat, until: Instant) -> bool {
+        if !self.board.pause(seat.user) {
+            return false;
+        }
+        tokio::time::sleep_until(until.into()).await;
+        self.board.wake(seat.user)
+    }
+}
+
+/// A span of time; one that no clock holds is for ever.
+fn seconds(pause: f64) -> Duration {
+    Duration::try_from_secs_f64(pause.max(0.0)).unwrap_or(LONGEST_THINK).min(LONGEST_THINK)
 }
 
 impl Lane {
@@ -157,23 +249,30 @@ impl Lane {
     }
 }
 
-/// One arrival; its place then goes to one that waits at the cap, if there is one.
+/// One arrival: a request, or the turns of a conversation, the later ones due when their user has thought.
+/// Its place then goes to one that waits at the cap, if there is one.
 async fn arrival(engine: Arc<Engine>, seat: Seat, lane: usize, mut scheduled: f64) {
-    let Engine { client, board, supply, lanes, .. } = &*engine;
+    let Engine { board, supply, lanes, .. } = &*engine;
     let mut held = 0.0;
     loop {
         let Some(request) = supply.next().await else {
             board.ran_dry();
             return;
         };
-        let mut flight = Flight::begin(&seat, client.intake(&request).of_schedule(scheduled, held));
-        let Some(intake) = flight.intake() else { return };
-        let on_first = |sent, at| board.first_token(request.id, sent, at);
-        let mut link = lanes[lane].links().pop();
-        let outcome = client.perform(&mut link, &request, intake, on_first).await;
-        lanes[lane].links().extend(link);
-        if !flight.finish(outcome) {
-            return;
+        let mut turn = Some(request);
+        while let Some(request) = turn {
+            let think = request.pause.think;
+            let mut link = lanes[lane].links().pop();
+            let done = engine.exchange(&seat, &mut link, request, Some((scheduled, held))).await;
+            lanes[lane].links().extend(link);
+            let Some(done) = done else { return };
+            turn = done.next;
+            if turn.is_some() {
+                (scheduled, held) = (board.now() + think, 0.0);
+                if !engine.rest_until(&seat, done.ended + seconds(think)).await {
+                    break;
+                }
+            }
         }
         let Some(waited_longest) = board.next_waiting() else { return };
         (scheduled, held) = (waited_longest, board.now() - waited_longest);

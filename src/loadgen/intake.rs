@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::loadgen::body::TurnOf;
 use crate::loadgen::record::{Failure, Outcome, Phase, RequestRecord};
 use crate::loadgen::session::InFlight;
 use crate::loadgen::sse;
@@ -17,6 +18,7 @@ const LARGEST_DOCUMENT: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Progress {
     id: u64,
+    turn: Option<u32>,
     scheduled: Option<f64>,
     sent: AtomicU64,
     first: AtomicU64,
@@ -25,10 +27,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    fn new(id: u64, scheduled: Option<f64>, began: f64) -> Self {
+    fn new(id: u64, turn: Option<u32>, scheduled: Option<f64>, began: f64) -> Self {
         let never = || AtomicU64::new(f64::NAN.to_bits());
         Self {
             id,
+            turn,
             scheduled,
             sent: AtomicU64::new(began.to_bits()),
             first: never(),
@@ -47,6 +50,7 @@ impl Progress {
             first: instant(&self.first),
             latest: instant(&self.latest),
             tokens: self.tokens.load(Relaxed),
+            turn: self.turn,
         }
     }
 }
@@ -65,6 +69,8 @@ pub struct Intake {
     resends: u32,
     queued: Option<f64>,
     held: Option<f64>,
+    session: Option<u64>,
+    context_full: bool,
 }
 
 /// What the body turned out to be.
@@ -83,7 +89,7 @@ impl Intake {
             isl,
             osl,
             streaming,
-            progress: Arc::new(Progress::new(id, None, began)),
+            progress: Arc::new(Progress::new(id, None, None, began)),
             form: Form::Unknown,
             parser: sse::Parser::default(),
             document: Vec::new(),
@@ -91,14 +97,27 @@ impl Intake {
             resends: 0,
             queued: None,
             held: None,
+            session: None,
+            context_full: false,
         }
+    }
+
+    /// The same for a turn of a conversation, whose answer is kept.
+    #[must_use]
+    pub(crate) fn of_turn(mut self, TurnOf { session, turn }: TurnOf) -> Self {
+        let Progress { id, scheduled, .. } = *self.progress;
+        self.progress = Arc::new(Progress::new(id, Some(turn), scheduled, self.sent_at()));
+        self.session = Some(session);
+        self.tally.keep_text();
+        self
     }
 
     /// The same for a request of an open loop, which was to be sent at `scheduled` and waited `held`
     /// seconds at the cap.
     #[must_use]
     pub fn of_schedule(self, scheduled: f64, held: f64) -> Self {
-        let progress = Arc::new(Progress::new(self.progress.id, Some(scheduled), self.sent_at()));
+        let progress = &self.progress;
+        let progress = Arc::new(Progress::new(progress.id, progress.turn, Some(scheduled), self.sent_at()));
         Self { progress, held: (held > 0.0).then_some(held), ..self }
     }
 
@@ -125,6 +144,21 @@ impl Intake {
     /// Notes a time in the server's queue that a header told, seconds.
     pub fn queued(&mut self, seconds: f64) {
         self.queued = Some(seconds);
+    }
+
+    /// The answer's text, where it is kept.
+    pub(crate) fn take_text(&mut self) -> String {
+        self.tally.take_text()
+    }
+
+    /// Tokens of the prompt by the server's count, where it gave one, and of the answer.
+    pub(crate) fn counts(&self) -> (Option<u32>, u32) {
+        (self.tally.usage.prompt_tokens, self.tally.output_tokens())
+    }
+
+    /// Notes that the conversation ends here for want of context.
+    pub(crate) fn context_is_full(&mut self) {
+        self.context_full = true;
     }
 
     /// When the first token came, seconds.
@@ -207,6 +241,9 @@ impl Intake {
             outcome,
             resends: self.resends,
             queued: self.queued.or(from_prompt.filter(|_| streamed)),
+            session: self.session,
+            turn: self.progress.turn,
+            context_full: self.context_full,
         }
     }
 

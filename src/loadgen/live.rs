@@ -6,7 +6,7 @@
 //! use plimsoll::loadgen::{ClientOptions, Excess, LiveOptions, LiveSession, Session, Wake};
 //! use plimsoll::workload::RequestSpec;
 //!
-//! let requests = (0..).map(|id| RequestSpec { id, prompt: format!("Tell me of {id}"), isl: 4, osl: 64, messages: None });
+//! let requests = (0..).map(|id| RequestSpec::new(id, format!("Tell me of {id}"), 4, 64));
 //! let options = LiveOptions::new(ClientOptions::new("http://127.0.0.1:8000", "tiny"), 64);
 //! let (_stop, interrupt) = tokio::sync::watch::channel(false);
 //! let mut load = LiveSession::open(options, Box::new(requests), Instant::now(), interrupt)?;
@@ -38,6 +38,7 @@ use crate::loadgen::pacer::Pacer;
 use crate::loadgen::ports::{PortError, ensure_ports};
 use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionError, SessionEvent, Wake};
 use crate::loadgen::supply::Supply;
+use crate::loadgen::talk;
 use crate::workload::{Arrivals, RequestSpec};
 
 /// Most requests that are made ahead.
@@ -54,12 +55,16 @@ pub struct LiveOptions {
     pub files_each: u32,
     /// Threads that carry the load.
     pub threads: usize,
+    /// Tokens that a conversation may reach; it ends before a turn that would exceed it.
+    pub max_context: Option<u32>,
+    /// Number of the first request that is a turn of a conversation.
+    pub first_request: u64,
 }
 
 impl LiveOptions {
     /// The usual: one thread carries the load (see `benches/client_cpu.rs` for how far that goes).
     pub fn new(client: ClientOptions, most_users: u32) -> Self {
-        Self { client, most_users, files_each: 1, threads: 1 }
+        Self { client, most_users, files_each: 1, threads: 1, max_context: None, first_request: 0 }
     }
 }
 
@@ -123,13 +128,15 @@ impl LiveSession {
         ensure_open_files(options.most_users, options.files_each)?;
         ensure_ports(options.most_users)?;
         let client = Client::new(&options.client, origin)?;
-        let maker = client.template();
+        let maker = talk::maker(client.template(), options.max_context);
         let ahead = (options.most_users as usize).clamp(64, MOST_AHEAD);
-        let (supply, supplier) = Supply::start(requests.map(move |spec| maker.prepare(&spec)), ahead)?;
+        let (supply, supplier) = Supply::start(requests.map(maker), ahead)?;
         let (threads, lanes) = Threads::start(options.threads)?;
         let asked = Asked { at: Instant::now(), lanes: vec![(0.0, None); lanes.len()] };
         let host = HostCpu::of_server_at(&options.client.url);
-        let engine = Arc::new(Engine::new(client, Arc::new(Board::new(origin)), supply, lanes));
+        let engine = Arc::new(
+            Engine::new(client, Arc::new(Board::new(origin)), supply, lanes).from(options.first_request),
+        );
         let pacer = Pacer::start(Arc::new(engine.clone()))?;
         let dispatcher = Dispatcher::start(Arc::new(engine.clone()))?;
         Ok(Self {
@@ -214,6 +221,10 @@ impl Session for LiveSession {
 
     fn in_flight(&self) -> Vec<InFlight> {
         self.seen.in_flight.clone()
+    }
+
+    fn thinking(&self) -> usize {
+        self.seen.thinking
     }
 
     fn levels(&self) -> &LevelHistory {

@@ -26,10 +26,11 @@ mod repeat;
 pub mod session;
 pub mod sse;
 mod supply;
+pub(crate) mod talk;
 mod tally;
 pub mod wire;
 
-pub use body::Prepared;
+pub use body::{Prepared, TurnOf};
 pub use client::{Client, Connects};
 pub use health::{ClientHealth, process_cpu_seconds};
 pub use limits::{LimitError, ensure_open_files};

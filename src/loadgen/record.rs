@@ -56,6 +56,16 @@ pub struct RequestRecord {
     /// Time in the server's own queue, seconds, where the response tells it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queued: Option<f64>,
+    /// The conversation that the request is a turn of, numbered within the run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session: Option<u64>,
+    /// Which turn of it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub turn: Option<u32>,
+    /// Whether the conversation ended after this turn because the next one would not have fitted the
+    /// context.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub context_full: bool,
 }
 
 fn is_zero(n: &u32) -> bool {

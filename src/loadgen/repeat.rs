@@ -14,33 +14,53 @@ pub(crate) struct Template {
     before: usize,
     /// Bytes from the closing quote on.
     after: usize,
+    /// What its text is.
+    place: Place,
+}
+
+/// What a text of an answer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The answer itself.
+    #[default]
+    Content,
+    /// What a model thinks before it.
+    Reasoning,
 }
 
 /// Fields that hold text.
-const FIELDS: [&[u8]; 4] = [b"\"content\":", b"\"text\":", b"\"reasoning_content\":", b"\"reasoning\":"];
+const FIELDS: [(&[u8], Place); 4] = [
+    (b"\"content\":", Place::Content),
+    (b"\"text\":", Place::Content),
+    (b"\"reasoning_content\":", Place::Reasoning),
+    (b"\"reasoning\":", Place::Reasoning),
+];
 
 impl Template {
-    /// Whether a chunk is like the template, with another text that is not empty.
-    pub(crate) fn matches(&self, chunk: &[u8]) -> bool {
+    /// The text of a chunk that is like the template but for that, as it stands in the JSON: not empty and
+    /// without escapes. None for a chunk that is not like it.
+    pub(crate) fn text<'a>(&self, chunk: &'a [u8]) -> Option<(Place, &'a [u8])> {
         if self.before == 0 || chunk.len() <= self.before + self.after {
-            return false;
+            return None;
         }
         let (before, rest) = chunk.split_at(self.before);
         let (text, after) = rest.split_at(rest.len() - self.after);
-        before == &self.bytes[..self.before]
+        let is_like = before == &self.bytes[..self.before]
             && after == &self.bytes[self.bytes.len() - self.after..]
             // A quote would end the text early; an escape might hide one.
-            && memchr2(b'"', b'\\', text).is_none()
+            && memchr2(b'"', b'\\', text).is_none();
+        is_like.then_some((self.place, text))
     }
 
     /// Takes a chunk as the template, whose only news was a text that is not empty. A chunk with no
     /// such text, or with more than one place for it, makes no template.
     pub(crate) fn learn(&mut self, chunk: &[u8]) {
         self.before = 0;
-        let Some((before, after)) = FIELDS.iter().find_map(|field| cut(chunk, field)) else { return };
+        let found = FIELDS.iter().find_map(|&(field, place)| Some((cut(chunk, field)?, place)));
+        let Some(((before, after), place)) = found else { return };
         self.bytes.clear();
         self.bytes.extend_from_slice(chunk);
-        (self.before, self.after) = (before, after);
+        (self.before, self.after, self.place) = (before, after, place);
     }
 }
 
@@ -84,7 +104,7 @@ mod tests {
             r#"{"id":"7","choices":[{"delta":{"content":" 世界, {}"},"finish_reason":null}]}"#,
         ];
         for chunk in same {
-            assert!(like.matches(chunk.as_bytes()), "{chunk}");
+            assert!(like.text(chunk.as_bytes()).is_some(), "{chunk}");
         }
         let different = [
             r#"{"id":"7","choices":[{"delta":{"content":""},"finish_reason":null}]}"#,
@@ -97,7 +117,7 @@ mod tests {
             "",
         ];
         for chunk in different {
-            assert!(!like.matches(chunk.as_bytes()), "{chunk}");
+            assert!(like.text(chunk.as_bytes()).is_none(), "{chunk}");
         }
     }
 
@@ -114,19 +134,26 @@ mod tests {
         for chunk in none {
             let mut like = template(r#"{"choices":[{"delta":{"content":"a"}}]}"#);
             like.learn(chunk.as_bytes());
-            assert!(!like.matches(br#"{"choices":[{"delta":{"content":"b"}}]}"#), "{chunk}");
+            assert!(like.text(br#"{"choices":[{"delta":{"content":"b"}}]}"#).is_none(), "{chunk}");
         }
-        assert!(!Template::default().matches(b"x"));
+        assert!(Template::default().text(b"x").is_none());
     }
 
     #[test]
     fn every_place_for_text_makes_a_template() {
         for field in ["content", "reasoning_content", "reasoning"] {
             let chunk = |text: &str| format!("{{\"choices\": [{{\"delta\": {{\"{field}\": \"{text}\"}}}}]}}");
-            assert!(template(&chunk("a")).matches(chunk("bc").as_bytes()), "{field}");
+            let template = template(&chunk("a"));
+            let chunk = chunk("bc");
+            let (place, text) = template.text(chunk.as_bytes()).unwrap();
+            assert_eq!(
+                (place == Place::Reasoning, text),
+                (field.starts_with("reasoning"), b"bc".as_slice()),
+                "{field}"
+            );
         }
         let completion = template(r#"{"choices":[{"text":"a","finish_reason":null}]}"#);
-        assert!(completion.matches(br#"{"choices":[{"text":"b","finish_reason":null}]}"#));
+        assert!(completion.text(br#"{"choices":[{"text":"b","finish_reason":null}]}"#).is_some());
     }
 
     proptest! {
@@ -134,7 +161,7 @@ mod tests {
         #[test]
         fn a_match_means_what_a_parse_would_say(first in "[a-z\"\\\\{}:,]{1,6}", second in "[a-z\"\\\\{}:,é]{0,6}") {
             let chunk = |text: &str| serde_json::json!({"choices": [{"delta": {"content": text}}]}).to_string();
-            if template(&chunk(&first)).matches(chunk(&second).as_bytes()) {
+            if template(&chunk(&first)).text(chunk(&second).as_bytes()).is_some() {
                 let json = chunk(&second);
                 let parsed = delta::parse(json.as_bytes()).unwrap();
                 prop_assert!(parsed.output && parsed.finish.is_none() && parsed.usage.is_none() && !parsed.error);

@@ -11,8 +11,8 @@ use crate::workload::Arrivals;
 
 /// A load that runs from its opening until it is closed. Its clock is the wall's or virtual.
 ///
-/// A closed loop of level `n` keeps exactly `n` requests in flight, never more: each user sends its
-/// next request as soon as its last one has ended. An open loop sends each request when its time has
+/// A closed loop of level `n` has exactly `n` users, each of whom sends its next request as soon as its
+/// last one has ended, or after a pause: `n` requests in flight where nobody pauses, never more. An open loop sends each request when its time has
 /// come. A session can do both, one after the other.
 #[allow(async_fn_in_trait)] // one thread drives a session; no caller needs the future to be Send
 pub trait Session {
@@ -42,6 +42,11 @@ pub trait Session {
     /// its cap are among them.
     fn in_flight(&self) -> Vec<InFlight>;
 
+    /// Users who pause between two requests, those of conversations of an open loop among them.
+    fn thinking(&self) -> usize {
+        0
+    }
+
     /// The number of users, or the rate of arrivals, over time, as it really was.
     fn levels(&self) -> &LevelHistory;
 
@@ -68,7 +73,8 @@ pub trait Session {
 /// What becomes of users beyond a lowered level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// They leave when their request has ended: the mix of requests in service stays as it is.
+    /// They leave when their request has ended, those who pause at once: the mix of requests in service
+    /// stays as it is.
     Retire,
     /// Their requests are cancelled now, youngest first: the quick way out of an overload.
     Abort,
@@ -123,6 +129,8 @@ pub struct InFlight {
     pub latest: Option<f64>,
     /// Output tokens received so far.
     pub tokens: u32,
+    /// Which turn of a conversation it is, from 1; none for one that is no conversation's.
+    pub turn: Option<u32>,
 }
 
 impl InFlight {
@@ -138,6 +146,7 @@ impl InFlight {
             first: None,
             latest: None,
             tokens: 0,
+            turn: None,
         }
     }
 

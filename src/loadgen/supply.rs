@@ -60,7 +60,7 @@ impl Supply {
             let mut shelf = self.lock();
             match next {
                 Some(request) => {
-                    shelf.bytes += request.body.len();
+                    shelf.bytes += request.bytes();
                     shelf.ready.push_back(request);
                     self.came.notify_one();
                 }
@@ -89,7 +89,7 @@ impl Supply {
                 let mut shelf = self.lock();
                 let was_full = shelf.is_full(self.depth);
                 if let Some(request) = shelf.ready.pop_front() {
-                    shelf.bytes -= request.body.len();
+                    shelf.bytes -= request.bytes();
                     let more = !shelf.ready.is_empty();
                     drop(shelf);
                     if was_full {
@@ -124,10 +124,21 @@ impl Supply {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::workload::Pause;
     use bytes::Bytes;
 
     fn requests(count: u64) -> impl Iterator<Item = Prepared> + Send + 'static {
-        (0..count).map(|id| Prepared { id, isl: 1, osl: 1, body: Bytes::from_static(b"{}") })
+        let body = Bytes::from_static(b"{}");
+        let pause = Pause::default();
+        (0..count).map(move |id| Prepared {
+            id,
+            isl: 1,
+            osl: 1,
+            body: body.clone(),
+            pause,
+            turn: None,
+            talk: None,
+        })
     }
 
     #[tokio::test]

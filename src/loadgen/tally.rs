@@ -3,7 +3,7 @@
 use crate::loadgen::delta::{self, Delta, Usage};
 use crate::loadgen::failure::page;
 use crate::loadgen::record::{Failure, Outcome};
-use crate::loadgen::repeat::Template;
+use crate::loadgen::repeat::{Place, Template};
 use crate::loadgen::sse;
 
 /// The sum of one answer so far.
@@ -26,12 +26,49 @@ pub(crate) struct Tally {
     ending: bool,
     fault: Option<(Failure, String)>,
     template: Template,
+    /// The text so far, where it is kept.
+    text: Option<Text>,
+}
+
+/// What an answer says.
+#[derive(Debug, Default)]
+struct Text {
+    content: String,
+    /// What a reasoning model thinks aloud before it.
+    reasoning: String,
+}
+
+impl Text {
+    fn push(&mut self, place: Place, text: &str) {
+        match place {
+            Place::Content => self.content.push_str(text),
+            Place::Reasoning => self.reasoning.push_str(text),
+        }
+    }
 }
 
 impl Tally {
     /// A tally with room for so many gaps.
     pub(crate) fn with_room(gaps: usize) -> Self {
         Self { gaps_us: Vec::with_capacity(gaps), ..Self::default() }
+    }
+
+    /// From now on the text is kept.
+    pub(crate) fn keep_text(&mut self) {
+        self.text = Some(Text::default());
+    }
+
+    /// The text that was kept: what was answered. Chats send no reasoning back, unless there is nothing
+    /// else.
+    pub(crate) fn take_text(&mut self) -> String {
+        let Text { content, reasoning } = self.text.take().unwrap_or_default();
+        if content.is_empty() { reasoning } else { content }
+    }
+
+    /// Output tokens so far: the server's count where it gave one, else those of the chunks.
+    pub(crate) fn output_tokens(&self) -> u32 {
+        let chunks = self.gaps_us.len() as u32 + u32::from(self.first.is_some());
+        self.usage.completion_tokens.unwrap_or(chunks.max(self.accounted))
     }
 
     /// How the request ended, once its answer has.
@@ -71,7 +108,11 @@ impl Tally {
             self.fail(Failure::InStream, delta::error_message(data));
             return;
         }
-        if self.template.matches(data) {
+        if let Some((place, text)) = self.template.text(data) {
+            if let Some(kept) = &mut self.text {
+                // Without an escape in it, the JSON's bytes are the text's.
+                kept.push(place, &String::from_utf8_lossy(text));
+            }
             self.on_tokens(event.at, None);
             return;
         }
@@ -95,6 +136,7 @@ impl Tally {
             return;
         }
         self.note(delta);
+        self.keep(data);
         if !delta.output {
             return;
         }
@@ -102,6 +144,14 @@ impl Tally {
             self.template.learn(data);
         }
         self.on_tokens(at, delta.usage.and_then(|usage| usage.completion_tokens));
+    }
+
+    /// Keeps the text of a chunk or a whole response, where it is kept.
+    fn keep(&mut self, data: &[u8]) {
+        let Some(kept) = &mut self.text else { return };
+        let Ok(spoken) = delta::spoken(data) else { return };
+        kept.push(Place::Content, &spoken.content);
+        kept.push(Place::Reasoning, &spoken.reasoning);
     }
 
     /// A chunk with output came; `total` is the server's count of output tokens up to and with it.
@@ -144,6 +194,7 @@ impl Tally {
             Ok(delta) if delta.error => self.fail(Failure::InStream, delta::error_message(document)),
             Ok(delta) if delta.known => {
                 self.note(&delta);
+                self.keep(document);
                 self.ending = true;
                 if delta.output {
                     self.first = Some(at);

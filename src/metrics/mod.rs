@@ -3,6 +3,7 @@
 pub mod arrivals;
 pub mod cold;
 pub mod reading;
+pub mod sessions;
 pub mod slices;
 pub mod summary;
 pub mod windows;
@@ -11,5 +12,6 @@ mod tests;
 
 pub use cold::ColdStart;
 pub use reading::{Samples, readings};
+pub use sessions::{OneTurn, SessionFigures, TurnFigures};
 pub use slices::{Slice, slices};
 pub use summary::{Counts, Distribution, Summary, token_time};

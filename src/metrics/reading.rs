@@ -153,7 +153,10 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
     };
     for record in samples.records {
         // What is lost on the way is no answer of the server's.
-        if began_before(record.start(), record.first) || record.is_lost() {
+        if !objective.turns.hold(record.turn)
+            || began_before(record.start(), record.first)
+            || record.is_lost()
+        {
             continue;
         }
         let life = record.first.map_or_else(
@@ -213,7 +216,7 @@ fn collect(objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory, 
         }
     }
     for flight in samples.pending {
-        if began_before(flight.start(), flight.first) {
+        if !objective.turns.hold(flight.turn) || began_before(flight.start(), flight.first) {
             continue;
         }
         let at_sending = levels.mean_log(flight.start(), flight.start());
@@ -281,9 +284,9 @@ fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Level
         over += u32::from(miss);
         load_sum += log_load;
     };
-    let ttft_limit = slo.ttft_limit().filter(|_| objective.metric == Metric::Attainment);
-    let overdue = |first: Option<f64>, sent: f64, now: f64| {
-        ttft_limit.is_some_and(|limit| first.unwrap_or(now) - sent > limit)
+    let judges_ttft = objective.metric == Metric::Attainment && slo.ttft_limit().is_some();
+    let overdue = |turn: Option<u32>, first: Option<f64>, sent: f64, now: f64| {
+        judges_ttft && slo.ttft_limit_of(turn).is_some_and(|limit| first.unwrap_or(now) - sent > limit)
     };
     for record in samples.records {
         let miss = match objective.metric {
@@ -294,12 +297,12 @@ fn share(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &Level
         let finished = record.is_completed() || record.failure().is_some();
         // An objective on errors counts what users see; the others what the server does.
         let counts = objective.metric == Metric::Errors || !record.is_lost();
-        if counts && (finished || overdue(record.first, record.start(), record.ended)) {
+        if counts && (finished || overdue(record.turn, record.first, record.start(), record.ended)) {
             count(miss, levels.mean_log(record.start(), record.ended));
         }
     }
     for flight in samples.pending {
-        if flight.first.is_none() && overdue(None, flight.start(), samples.now) {
+        if flight.first.is_none() && overdue(flight.turn, None, flight.start(), samples.now) {
             count(true, levels.mean_log(flight.start(), samples.now));
         }
     }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::loadgen::record::{Failure, Outcome, Phase, RequestRecord};
+use crate::metrics::SessionFigures;
 use crate::slo::{Metric, Slo};
 use crate::stats::quantile::{interval, quantile};
 use crate::units::Interval;
@@ -99,6 +100,9 @@ pub struct Summary {
     pub little_concurrency: f64,
     /// Mean output tokens a chunk; above 1 the gaps of a chunk are spread over its tokens.
     pub tokens_per_chunk: f64,
+    /// What the turns of conversations show, where the requests are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionFigures>,
 }
 
 impl Counts {
@@ -187,6 +191,7 @@ impl Summary {
             errors,
             little_concurrency: rate(in_flight_time),
             tokens_per_chunk: if chunks > 0 { streamed_tokens / chunks as f64 } else { 0.0 },
+            sessions: SessionFigures::of(records),
         }
     }
 }

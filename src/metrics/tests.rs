@@ -30,6 +30,9 @@ pub(super) fn request(sent: f64, ttft: f64, gap: f64, tokens: u32) -> RequestRec
         outcome: Outcome::Completed { finish: None },
         resends: 0,
         queued: None,
+        session: None,
+        turn: None,
+        context_full: false,
     }
 }
 
@@ -40,7 +43,15 @@ fn failed(sent: f64, ended: f64, cause: Failure) -> RequestRecord {
 }
 
 fn waiting(sent: f64, first: Option<f64>) -> InFlight {
-    InFlight { id: 0, scheduled: None, sent, first, latest: first, tokens: u32::from(first.is_some()) }
+    InFlight {
+        id: 0,
+        scheduled: None,
+        sent,
+        first,
+        latest: first,
+        tokens: u32::from(first.is_some()),
+        turn: None,
+    }
 }
 
 fn levels(users: u32) -> LevelHistory {
@@ -174,8 +185,15 @@ fn every_gap_is_an_itl_sample_and_tpot_stands_in_where_gaps_were_not_kept() {
 
 #[test]
 fn the_pace_of_requests_in_flight_counts_for_navigation_only() {
-    let flight =
-        InFlight { id: 1, scheduled: None, sent: 1.0, first: Some(2.0), latest: Some(7.0), tokens: 26 };
+    let flight = InFlight {
+        id: 1,
+        scheduled: None,
+        sent: 1.0,
+        first: Some(2.0),
+        latest: Some(7.0),
+        tokens: 26,
+        turn: None,
+    };
     let young = InFlight { tokens: 5, ..flight };
     let slo = Slo::parse(["tpot p95 < 100ms"]).unwrap();
     let pending = [flight, young];

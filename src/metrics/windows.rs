@@ -122,6 +122,7 @@ impl Cut {
                 first: record.first,
                 latest: None,
                 tokens: 0,
+                turn: record.turn,
             };
             note(flight, record.ended);
         }
@@ -203,6 +204,7 @@ mod tests {
                     first: record.first.filter(|&first| first < 22.0),
                     latest: None,
                     tokens: 0,
+                    turn: None,
                 })
                 .collect();
             let alone = &read_at(metric, &records[..ended], &flying, 22.0)[0];
@@ -214,7 +216,7 @@ mod tests {
     #[test]
     fn a_server_that_stops_answering_misses_in_the_window_in_which_it_stopped() {
         let records: Vec<RequestRecord> = requests(24.0).into_iter().filter(|r| r.sent < 20.0).collect();
-        let stuck = InFlight { id: 9, scheduled: None, sent: 20.0, first: None, latest: None, tokens: 0 };
+        let stuck = InFlight { id: 9, scheduled: None, sent: 20.0, first: None, latest: None, tokens: 0, turn: None };
         let reading = &read_at("ttft max < 1s over 4s", &records, &[stuck; 5], 34.0)[0];
         let windows = reading.windows.unwrap();
         assert_eq!((windows.count, windows.missed, windows.worst_from), (6, 4, Some(20.0)));

@@ -40,6 +40,9 @@ pub struct SourcePlan {
     pub strict: bool,
     /// Output lengths of entries that tell none.
     pub osl: Lengths,
+    /// Whether an entry is a whole conversation, turn by turn, and not one request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub conversations: bool,
     /// The entries that are taken, in the file's order; without it all of them, shuffled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowPlan>,
@@ -99,6 +102,65 @@ pub struct PoolPlan {
     pub hit_rate: f64,
 }
 
+/// Conversations: each user sends several turns, each with all that was said before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionPlan {
+    /// Turns of a conversation; the file's own where `as_recorded` is true.
+    pub turns: Lengths,
+    /// Whether each conversation of the file is replayed to its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_recorded: bool,
+    /// Tokens of prompt and answer together that a conversation may reach; it ends before a turn that
+    /// would exceed it. The server's own limit where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_context: Option<u32>,
+}
+
+impl SessionPlan {
+    /// The turns in words: `5`, `uniform(2..8)`, `as recorded`.
+    pub fn in_words(&self) -> String {
+        if self.as_recorded { "as recorded".to_owned() } else { self.turns.to_string() }
+    }
+}
+
+/// A distribution of times, seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+pub enum Times {
+    /// Always the same.
+    Fixed {
+        /// Seconds.
+        seconds: f64,
+    },
+    /// Exponential: it tells nothing how long it has lasted already.
+    Exponential {
+        /// Mean, seconds.
+        mean: f64,
+    },
+    /// Lognormal.
+    Lognormal {
+        /// Arithmetic mean, seconds.
+        mean: f64,
+        /// Coefficient of variation.
+        cv: f64,
+    },
+    /// Normal, truncated at 0: what lies below is drawn again.
+    Normal {
+        /// Mean before the truncation, seconds.
+        mean: f64,
+        /// Standard deviation before the truncation, seconds.
+        sd: f64,
+    },
+    /// Every time of the range alike.
+    Uniform {
+        /// Shortest, seconds.
+        min: f64,
+        /// Longest, seconds.
+        max: f64,
+    },
+}
+
 impl PrefixPlan {
     /// Tokens that they add to each prompt.
     pub fn tokens(&self) -> u32 {
@@ -122,10 +184,28 @@ impl WorkloadPlan {
             classes: Vec::new(),
             source: None,
             prefixes: PrefixPlan::default(),
+            sessions: None,
+            think: None,
         }
     }
 
-    /// The longest prompt there can be, with its prefixes, and the longest output, tokens.
+    /// Whether users pause or hold conversations, so that a user is not always a request in flight.
+    pub fn has_users(&self) -> bool {
+        self.think.is_some() || self.sessions.is_some()
+    }
+
+    /// Mean turns of a conversation; 1 without.
+    pub fn mean_turns(&self) -> f64 {
+        self.sessions.as_ref().map_or(1.0, |sessions| sessions.turns.mean())
+    }
+
+    /// Mean pause after an answer, seconds.
+    pub fn mean_think(&self) -> f64 {
+        self.think.map_or(0.0, |think| think.mean())
+    }
+
+    /// The longest prompt there can be, with its prefixes, and the longest output, tokens; of conversations
+    /// those of the first turn.
     pub fn longest(&self) -> (u32, u32) {
         (self.isl.longest().saturating_add(self.prefixes.tokens()), self.osl.longest())
     }

@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(
             hint,
             "did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`, `series`, \
-             `ramp`, `ramp_users`, `replay`)"
+             `ramp`, `ramp_users`, `replay`, `think`)"
         );
         let (message, hint) = error("sede = 1\n");
         assert_eq!(message, "recipe `my.toml`, line 1: a recipe has no field `sede`");

@@ -34,6 +34,7 @@ pub mod quantity;
 mod ready;
 mod resolve;
 mod traffic;
+mod users;
 mod windows;
 mod written;
 
@@ -47,6 +48,7 @@ pub use quantity::{Bounds, Count, Duration, Precision, QuantityError, Rates, Spe
 pub use ready::{READY, ReadyRecipe};
 pub use resolve::{Purpose, choose_preset};
 pub use traffic::{ClassSection, FormatName, Pool, Ramp, ReplaySection, Window};
+pub use users::{ThinkTime, TurnCount};
 pub use written::{
     BudgetSection, LoadSection, Loaded, Recipe, StrategySection, TargetSection, TelemetrySection,
     TrialSection, TuneObjective, TuneSection, WorkloadSection,

@@ -10,8 +10,9 @@ pub struct ReadyRecipe {
 }
 
 /// All of them, the general ones first.
-pub const READY: [ReadyRecipe; 15] = [
+pub const READY: [ReadyRecipe; 16] = [
     ReadyRecipe { name: "chat", text: include_str!("../../recipes/chat.toml") },
+    ReadyRecipe { name: "conversations", text: include_str!("../../recipes/conversations.toml") },
     ReadyRecipe { name: "long-context", text: include_str!("../../recipes/long-context.toml") },
     ReadyRecipe { name: "batch", text: include_str!("../../recipes/batch.toml") },
     ReadyRecipe { name: "vllm", text: include_str!("../../recipes/vllm.toml") },

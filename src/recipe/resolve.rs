@@ -5,6 +5,7 @@ use super::error::{RecipeError, closest};
 use super::moving::{Moving, resolve_ramp};
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::traffic::{resolve_curve, resolve_workload};
+use super::users;
 use super::windows::{check_windows_budget, fit_windows};
 use super::written::{LoadSection, Recipe, StrategySection, TargetSection};
 use crate::plan::{
@@ -91,7 +92,9 @@ impl Recipe {
         };
         let (mut strategy, mut load) = resolve_search(self.strategy, self.load.concurrency);
         let lengths = preset.map_or((ISL, OSL), |preset| (preset.isl.clone(), preset.osl.clone()));
-        let workload = resolve_workload(self.workload, self.load.replay, lengths)?;
+        let api = target.api.map(|name| name.0).unwrap_or_default();
+        users::check(&self.workload, &self.load, api, Some(&slo))?;
+        let mut workload = resolve_workload(self.workload, &self.load, lengths)?;
         let curve = resolve_curve(&self.load, &workload)?;
         let ramp = resolve_ramp(&self.load, purpose, &slo)?;
         let budget_seconds = self.budget.duration.map(|Duration(seconds)| seconds);
@@ -126,6 +129,9 @@ impl Recipe {
             trial.requests = ALL_REQUESTS;
         }
         if let Some(preset) = preset {
+            if let Some(sessions) = &mut workload.sessions {
+                sessions.max_context.get_or_insert(preset.max_model_len);
+            }
             check_context(preset, &workload)?;
         }
         Ok(Plan {
@@ -166,7 +172,8 @@ impl Recipe {
             Some(choose_preset(self.target.simulated.as_deref())?)
         };
         let lengths = preset.map_or((ISL, OSL), |preset| (preset.isl.clone(), preset.osl.clone()));
-        resolve_workload(self.workload, self.load.replay, lengths)
+        users::check(&self.workload, &self.load, Api::default(), None)?;
+        resolve_workload(self.workload, &self.load, lengths)
     }
 }
 

@@ -12,6 +12,7 @@ use super::error::RecipeError;
 use super::lengths::{TokenLengths, weight_of};
 use super::moving::{Moving, Speeds};
 use super::quantity::{Count, Duration, QuantityError, Rates, Share, written_as_text, wrong};
+use super::users::{self, ThinkTime};
 use super::written::{LoadSection, WorkloadSection};
 use crate::plan::{
     ClassPlan, CurvePlan, DatasetFormat, Lengths, PartPlan, PoolPlan, PrefixPlan, SourcePlan, WindowPlan,
@@ -174,9 +175,10 @@ pub struct ReplaySection {
 /// What is sent.
 pub(super) fn resolve_workload(
     section: WorkloadSection,
-    replay: Option<ReplaySection>,
+    load: &LoadSection,
     defaults: (Lengths, Lengths),
 ) -> Result<WorkloadPlan, RecipeError> {
+    let replay = load.replay;
     check(&section, replay.is_some())?;
     let tokenizer = section.tokenizer.map(|Tokenizer(plan)| plan).unwrap_or_default();
     let prefixes = PrefixPlan {
@@ -202,19 +204,26 @@ pub(super) fn resolve_workload(
         };
         (isl, osl) = (marginal(|class| &class.isl), marginal(|class| &class.osl));
     }
-    let mut source = None;
+    let (mut source, mut recorded) = (None, None);
     if let Some(path) = section.dataset {
         let window = replay.map(|replay| replay.window.map_or(WindowPlan::default(), |window| window.0));
         let format = match section.dataset_format {
             Some(FormatName(Some(format))) => format,
             Some(FormatName(None)) | None => Dataset::scan(&path, None).map_err(unusable)?.format(),
         };
-        let plan =
-            SourcePlan { path, format, strict: section.strict.unwrap_or(false), osl: osl.clone(), window };
+        let plan = SourcePlan {
+            path,
+            format,
+            strict: section.strict.unwrap_or(false),
+            osl: osl.clone(),
+            conversations: section.turns.is_some(),
+            window,
+        };
+        users::check_source(&plan)?;
         let dataset = Dataset::open(&plan).map_err(unusable)?;
         isl = dataset.isl();
         let told = dataset.findings().with_osl as f64;
-        let untold = dataset.len() as f64 - told;
+        let untold = dataset.findings().isl.values().sum::<u64>() as f64 - told;
         osl = match dataset.osl() {
             Some(lengths) if untold == 0.0 => lengths,
             Some(lengths) => Lengths::Mixture {
@@ -223,8 +232,13 @@ pub(super) fn resolve_workload(
             None => osl,
         };
         source = Some(plan);
+        recorded = Some(dataset);
     }
-    Ok(WorkloadPlan { isl, osl, tokenizer, classes, source, prefixes })
+    let sessions = users::resolve(section.turns, section.max_context, recorded.as_ref());
+    let think = load.think.map(|ThinkTime(times)| times);
+    let plan = WorkloadPlan { isl, osl, tokenizer, classes, source, prefixes, sessions, think };
+    users::check_context(&plan)?;
+    Ok(plan)
 }
 
 /// Refuses what contradicts itself.

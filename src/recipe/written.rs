@@ -16,6 +16,7 @@ use super::moving::UsersRamp;
 use super::quantity::{Bounds, Count, Duration, Precision, Rates, Speed};
 use super::ready::{READY, ReadyRecipe};
 use super::traffic::{ClassSection, FormatName, Pool, Ramp, ReplaySection};
+use super::users::{ThinkTime, TurnCount};
 use crate::plan::{GpuChoice, Lengths, TokenizerPlan};
 use crate::search::tuner::Design;
 use crate::slo::Slo;
@@ -108,6 +109,9 @@ pub struct LoadSection {
     pub ramp_users: Option<UsersRamp>,
     /// Open loop at the timestamps of `workload.dataset`.
     pub replay: Option<ReplaySection>,
+    /// How long a user pauses after each answer: `2s`, `exponential(2s)`, `lognormal(mean=5s, cv=1)`; not at
+    /// all if left out. The load is a number of users then, not of requests in flight.
+    pub think: Option<ThinkTime>,
 }
 
 /// What is sent: synthetic prompts, each of them unique, or the requests of a file.
@@ -133,6 +137,12 @@ pub struct WorkloadSection {
     pub shared_prefix: Option<Count>,
     /// Prefixes of which each prompt has one, before the tokens of `isl`: `20x1024`, `20x1024@80%`.
     pub prefix_pool: Option<Pool>,
+    /// Turns of a conversation, each sent with all that was said before: `5`, `uniform(2..8)`; `all` for
+    /// those of the dataset. `isl` is the length of each message then, `osl` that of each answer.
+    pub turns: Option<TurnCount>,
+    /// Tokens that a conversation may reach; it ends before a turn that would exceed it. The server's own
+    /// limit if left out.
+    pub max_context: Option<Count>,
 }
 
 /// How to search.
@@ -315,10 +325,11 @@ impl Recipe {
                 arrivals: self.load.arrivals,
                 in_flight_cap: self.load.in_flight_cap,
                 rate: self.load.rate.filter(|_| !moves),
+                think: self.load.think,
                 ..LoadSection::default()
             };
         } else if flags.load.concurrency.is_some() {
-            self.load = LoadSection::default();
+            self.load = LoadSection { think: self.load.think, ..LoadSection::default() };
         }
         self.workload.make_way_for(&flags.workload);
         /// Takes the fields that the flags give.
@@ -354,6 +365,7 @@ impl Recipe {
             load.ramp,
             load.ramp_users,
             load.replay,
+            load.think,
             workload.isl,
             workload.osl,
             workload.tokenizer,
@@ -363,6 +375,8 @@ impl Recipe {
             workload.strict,
             workload.shared_prefix,
             workload.prefix_pool,
+            workload.turns,
+            workload.max_context,
             strategy.kind,
             strategy.precision,
             strategy.levels,

@@ -44,6 +44,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 struct State {
     slo: Slo,
     budget: Option<f64>,
+    /// Whether users pause or hold conversations, and whether they hold some.
+    users: (bool, bool),
     /// When the run began.
     began: Instant,
     /// When the current trial began.
@@ -61,6 +63,7 @@ impl State {
         Self {
             slo: Slo { objectives: Vec::new(), limits: Vec::new() },
             budget: None,
+            users: (false, false),
             began: now,
             trial_began: now,
             spec: None,
@@ -73,6 +76,7 @@ impl State {
     fn run_started(&mut self, plan: &Plan) {
         self.slo = plan.slo.clone();
         self.budget = plan.budget.seconds;
+        self.users = (plan.workload.has_users(), plan.workload.sessions.is_some());
         self.began = Instant::now();
     }
 
@@ -86,6 +90,12 @@ impl State {
         self.done += 1;
         self.spent += self.trial_began.elapsed();
         self.spec = None;
+    }
+
+    /// How the current trial stands, its load called what it is.
+    fn standing(&self, spec: &TrialSpec, progress: &Progress, style: Style) -> String {
+        let text = standing(&self.slo, spec, progress, style);
+        text.replacen(&spec.load.to_string(), &words::load_of(self.users.0, self.users.1, spec.load), 1)
     }
 
     /// Seconds that the run is expected to go on, once there is a trial to tell from.
@@ -230,12 +240,12 @@ impl Observer for Live {
 
     fn trial_started(&mut self, spec: &TrialSpec, expected_remaining: u32) {
         self.state.trial_started(spec, expected_remaining);
-        self.show(&standing(&self.state.slo, spec, &Progress::default(), self.style));
+        self.show(&self.state.standing(spec, &Progress::default(), self.style));
     }
 
     fn trial_progress(&mut self, progress: &Progress) {
         if let Some(spec) = &self.state.spec {
-            self.show(&standing(&self.state.slo, spec, progress, self.style));
+            self.show(&self.state.standing(spec, progress, self.style));
         }
     }
 
@@ -295,7 +305,7 @@ impl<W: Write> Observer for Lines<W> {
             return;
         }
         if let Some(spec) = &self.state.spec {
-            let mut text = standing(&self.state.slo, spec, progress, Style::default());
+            let mut text = self.state.standing(spec, progress, Style::default());
             if let Some(left) = self.state.left() {
                 text.push_str(&format!("; about {} left", Seconds(left.round())));
             }

@@ -1,6 +1,6 @@
 //! Figures and answers in words, the same in every form of the report.
 
-use crate::metrics::ColdStart;
+use crate::metrics::{ColdStart, SessionFigures, TurnFigures};
 use crate::plan::{ArrivalsPlan, CurvePlan, Plan};
 use crate::search::{SearchOutcome, TrialKind};
 use crate::slo::{Metric, Objective, Stat};
@@ -62,9 +62,11 @@ pub(crate) fn ramp(ramp: &UserRamp) -> String {
 pub(crate) fn name(objective: &Objective) -> String {
     let name = match (objective.metric, objective.stat) {
         (Metric::OutputTokensPerSecondPerUser, Stat::Value) => "tok/s/user".to_owned(),
-        (Metric::OutputTokensPerSecondPerUser, stat) => format!("tok/s/user {stat}"),
+        (Metric::OutputTokensPerSecondPerUser, stat) => {
+            format!("tok/s/user{} {stat}", objective.turns.suffix())
+        }
         (metric, Stat::Value) => metric.name().to_owned(),
-        (metric, stat) => format!("{} {stat}", metric.name()),
+        (metric, stat) => format!("{}{} {stat}", metric.name(), objective.turns.suffix()),
     };
     match objective.window {
         Some(window) => format!("{name} over {}", length(window)),
@@ -124,12 +126,36 @@ pub(crate) fn significant_share(share: f64) -> String {
     format!("{percent} %")
 }
 
-/// What the load of a search is called: `max concurrency`.
-fn load_name(load: Load) -> &'static str {
+/// What the load of a search is called: `max concurrency`, `max users`.
+fn load_name(document: &Document, load: Load) -> &'static str {
     match load {
+        Load::Concurrency(_) if document.users.is_some() => "max users",
         Load::Concurrency(_) => "max concurrency",
+        Load::RequestRate(_) if has_conversations(document) => "max conversation rate",
         Load::RequestRate(_) => "max request rate",
         Load::SpeedUp(_) => "this trace at",
+    }
+}
+
+fn has_conversations(document: &Document) -> bool {
+    document.users.as_ref().is_some_and(|users| users.turns.is_some())
+}
+
+/// A load with its unit, as the plan means it: `8 concurrent`, `8 users`, `4.2 conversations/s`.
+pub(crate) fn load(plan: &Plan, load: Load) -> String {
+    load_of(plan.workload.has_users(), plan.workload.sessions.is_some(), load)
+}
+
+/// The same by whether users pause or hold conversations, and whether they hold some.
+pub(crate) fn load_of(has_users: bool, has_conversations: bool, load: Load) -> String {
+    match load {
+        Load::Concurrency(users) if has_users => {
+            format!("{users} user{}", if users == 1 { "" } else { "s" })
+        }
+        Load::RequestRate(rate) if has_conversations => {
+            format!("{} conversations/s", rate_figure(rate))
+        }
+        load => load.to_string(),
     }
 }
 
@@ -137,10 +163,31 @@ fn load_name(load: Load) -> &'static str {
 pub(crate) fn load_axis(document: &Document) -> &'static str {
     let tried = document.trials.iter().find(|trial| trial.kind != TrialKind::Warmup);
     match document.answer.load.or(tried.map(|trial| trial.load)) {
+        Some(Load::RequestRate(_)) if has_conversations(document) => "conversations a second",
         Some(Load::RequestRate(_)) => "requests a second",
         Some(Load::SpeedUp(_)) => "speed-up of the trace",
+        _ if document.users.is_some() => "users",
         _ => "concurrent requests",
     }
+}
+
+/// What the turns of conversations show, in a line each: label and text.
+pub(crate) fn turns(sessions: &SessionFigures) -> Vec<(&'static str, String)> {
+    let line = |figures: &TurnFigures| {
+        let ttft = figures.ttft.as_ref().map_or_else(String::new, |ttft| {
+            format!("TTFT p50 {}, p95 {}; ", Seconds(ttft.p50), Seconds(ttft.p95))
+        });
+        format!("{ttft}{}, {} tokens in", counted(figures.requests.into(), "request"), whole(figures.isl))
+    };
+    let mut lines = vec![("first turns", line(&sessions.first))];
+    if sessions.later.requests > 0 {
+        lines.push(("later turns", line(&sessions.later)));
+    }
+    if sessions.context_full > 0 {
+        let n = counted(sessions.context_full.into(), "conversation");
+        lines.push(("context", format!("{n} ended because the next turn would not have fitted")));
+    }
+    lines
 }
 
 /// A number without its fraction.
@@ -163,17 +210,22 @@ pub(crate) fn end_of(load: Option<Load>) -> fn(f64) -> String {
 
 /// What a search's load is called on an axis.
 pub(crate) fn axis_name(plan: &Plan) -> &'static str {
-    match &plan.arrivals {
-        Some(arrivals) if arrivals.trace_rate().is_some() => "speed-up of the trace",
-        Some(_) => "request rate",
-        None => "concurrency",
+    if plan.arrivals.as_ref().is_some_and(|arrivals| arrivals.trace_rate().is_some()) {
+        return "speed-up of the trace";
+    }
+    match (plan.arrivals.is_some(), plan.workload.sessions.is_some(), plan.workload.has_users()) {
+        (true, true, _) => "conversation rate",
+        (true, false, _) => "request rate",
+        (false, _, true) => "users",
+        (false, _, false) => "concurrency",
     }
 }
 
 /// A load as a headline says it: users bare, as its name says what they are; a rate with its unit.
-fn in_headline(load: Load) -> String {
+fn in_headline(document: &Document, load: Load) -> String {
     match load {
         Load::Concurrency(users) => users.to_string(),
+        Load::RequestRate(rate) if has_conversations(document) => format!("{}/s", rate_figure(rate)),
         rate => rate.to_string(),
     }
 }
@@ -224,10 +276,14 @@ pub(crate) fn headline(document: &Document) -> String {
     };
     match (document.outcome, answer.load) {
         (SearchOutcome::Found, Some(load)) => {
-            format!("{} {} under the SLO{}", load_name(load), in_headline(load), sure())
+            format!("{} {} under the SLO{}", load_name(document, load), in_headline(document, load), sure())
         }
         (SearchOutcome::Found, None) => "the search ended without a load".to_owned(),
         (SearchOutcome::MissedAtLowest, _) => match answer.smallest_missed {
+            Some(Load::Concurrency(users)) if document.users.is_some() => {
+                let s = if users == 1 { "" } else { "s" };
+                format!("the SLO is missed already at {users} user{s}, the lowest load allowed")
+            }
             Some(load) => format!("the SLO is missed already at {load}, the lowest load allowed"),
             None => "the SLO is missed already at the lowest load allowed".to_owned(),
         },
@@ -237,14 +293,19 @@ pub(crate) fn headline(document: &Document) -> String {
             }
             Some(load) => format!(
                 "{} at least {}: the SLO is met at the highest load allowed",
-                load_name(load),
-                in_headline(load)
+                load_name(document, load),
+                in_headline(document, load)
             ),
             None => "the SLO is met at the highest load allowed".to_owned(),
         },
         (SearchOutcome::Void, _) => "no answer: no valid measurement could be made".to_owned(),
         (SearchOutcome::Interrupted, Some(load)) => {
-            format!("interrupted; so far: {} {} under the SLO{}", load_name(load), in_headline(load), sure())
+            format!(
+                "interrupted; so far: {} {} under the SLO{}",
+                load_name(document, load),
+                in_headline(document, load),
+                sure()
+            )
         }
         (SearchOutcome::Interrupted, None) => "interrupted before there was an answer".to_owned(),
     }
@@ -263,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_threshold_keeps_the_digits_that_were_asked_for() {
-        use crate::slo::Op;
+        use crate::slo::{Op, Turns};
         let cases = [
             (0.05, "< 50 ms"),
             (0.5, "< 500 ms"),
@@ -273,10 +334,18 @@ mod tests {
         ];
         for (threshold, text) in cases {
             let stat = Stat::Percentile(95.0);
-            assert_eq!(limit(&Objective { metric: Metric::Ttft, stat, op: Op::Less, threshold, window: None }), text);
+            let objective =
+                Objective { metric: Metric::Ttft, turns: Turns::All, stat, op: Op::Less, threshold, window: None };
+            assert_eq!(limit(&objective), text);
         }
-        let errors =
-            Objective { metric: Metric::Errors, stat: Stat::Value, op: Op::AtMost, threshold: 0.001, window: None };
+        let errors = Objective {
+            metric: Metric::Errors,
+            turns: Turns::All,
+            stat: Stat::Value,
+            op: Op::AtMost,
+            threshold: 0.001,
+            window: None,
+        };
         assert_eq!(limit(&errors), "<= 0.1 %");
     }
 

@@ -13,15 +13,27 @@ use crate::search::{
     Answer, Boundary, Goodput, Resolution, SearchOutcome, Settle, StopRule, TrialKind, TrialOutcome,
     TrialSpec,
 };
-use crate::slo::{Metric, Objective, Op, RequestLimit, Slo, Stat};
+use crate::slo::{Metric, Objective, Op, RequestLimit, Slo, Stat, Turns};
 use crate::units::{Interval, Load};
 use crate::verdict::{Checks, Reading, Verdict, VoidReason, judge};
 
 /// `ttft p95 < 500 ms` and `itl p95 < 50 ms`.
 pub(crate) fn slo() -> Slo {
-    let p95 = |metric, threshold| Objective { metric, stat: Stat::Percentile(95.0), op: Op::Less, threshold, window: None };
-    let limit =
-        |metric, threshold, allowed_gaps| RequestLimit { metric, op: Op::Less, threshold, allowed_gaps };
+    let p95 = |metric, threshold| Objective {
+        metric,
+        turns: Turns::All,
+        stat: Stat::Percentile(95.0),
+        op: Op::Less,
+        threshold,
+        window: None,
+    };
+    let limit = |metric, threshold, allowed_gaps| RequestLimit {
+        metric,
+        turns: Turns::All,
+        op: Op::Less,
+        threshold,
+        allowed_gaps,
+    };
     Slo {
         objectives: vec![p95(Metric::Ttft, 0.5), p95(Metric::Itl, 0.05)],
         limits: vec![limit(Metric::Ttft, 0.5, 0.0), limit(Metric::Itl, 0.05, 0.05)],
@@ -171,6 +183,7 @@ pub(crate) fn outcome(id: u32, load: u32, kind: TrialKind) -> TrialOutcome {
             errors: BTreeMap::from([(Failure::Reset, 1)]),
             little_concurrency: n * 0.99,
             tokens_per_chunk: 1.0,
+            sessions: None,
         },
         server: None,
         host: None,
@@ -254,5 +267,8 @@ pub(crate) fn record(id: u64, trial: u32) -> RequestRecord {
         outcome: Outcome::Completed { finish: Some("length".to_owned()) },
         resends: 0,
         queued: None,
+        session: None,
+        turn: None,
+        context_full: false,
     }
 }

@@ -106,7 +106,7 @@ pub fn simulate(params: Params, traffic: &Traffic, slo: &Slo, load: &FleetRun, s
         let chosen = pick(&mut picks, load.balancer, &servers);
         let server = &mut servers[chosen];
         let (isl, osl) = sampler.draw();
-        server.model.submit(Job { id, arrival: now, isl, osl, may_stop: false });
+        server.model.submit(Job { id, arrival: now, isl, osl, may_stop: false, after: None, keep: None });
         server.in_flight += 1;
     }
     for server in &mut servers {

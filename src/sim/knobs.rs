@@ -9,11 +9,12 @@ use super::model::{KvPolicy, Params, Speculation, StepCost};
 use crate::space::{KnobValue, Setting};
 
 /// The knobs, and what each does.
-pub const KNOBS: [(&str, &str); 5] = [
+pub const KNOBS: [(&str, &str); 6] = [
     ("max_num_seqs", "most sequences that run at once"),
     ("max_num_batched_tokens", "most tokens that one step computes"),
     ("num_speculative_tokens", "tokens proposed a step, of which 7 in 10 are right; 0 is off"),
     ("kernels", "`plain`, `long-context` (cheap attention) or `prefill` (cheap prompts)"),
+    ("enable_prefix_caching", "whether a turn of a conversation finds what the turn before it left"),
     ("swap_space", "nothing"),
 ];
 
@@ -83,6 +84,10 @@ pub fn apply(base: Params, setting: &Setting) -> Result<Params, KnobError> {
             "kernels" => {
                 let KnobValue::Choice(word) = value else { return Err(wrong()) };
                 params.cost = kernels(base.cost, word).ok_or_else(wrong)?;
+            }
+            "enable_prefix_caching" => {
+                let KnobValue::Flag(on) = value else { return Err(wrong()) };
+                params.prefix_caching = *on;
             }
             "swap_space" => {}
             _ => return Err(KnobError::Unknown { name: name.clone() }),

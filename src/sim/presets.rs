@@ -73,6 +73,7 @@ pub const SMALL: Preset = Preset {
         max_batched_tokens: 2048,
         kv: KvPolicy::Paged { blocks: 4096 },
         prefix_hit: 0.0,
+        prefix_caching: true,
         speculation: None,
         failures: 0.0,
         early_stop: None,
@@ -108,6 +109,7 @@ pub const LLAMA_8B: Preset = Preset {
         // (0.9 x 80 GB - 16.1 GB of weights - 4 GB of activations) / 131,072 B / 16.
         kv: KvPolicy::Paged { blocks: 24_700 },
         prefix_hit: 0.0,
+        prefix_caching: true,
         speculation: None,
         failures: 0.0,
         early_stop: None,
@@ -142,6 +144,7 @@ pub const LLAMA_70B: Preset = Preset {
         // (0.9 x 80 GB - 35.3 GB of weights - 4 GB of activations) / 81,920 B / 16.
         kv: KvPolicy::Paged { blocks: 24_900 },
         prefix_hit: 0.0,
+        prefix_caching: true,
         speculation: None,
         failures: 0.0,
         early_stop: None,
@@ -176,6 +179,7 @@ pub const KV_BOUND: Preset = Preset {
         // (0.9 x 24 GB - 16.1 GB of weights - 1.4 GB of activations) / 131,072 B / 16.
         kv: KvPolicy::Paged { blocks: 1950 },
         prefix_hit: 0.0,
+        prefix_caching: true,
         speculation: None,
         failures: 0.0,
         early_stop: None,

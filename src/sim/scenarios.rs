@@ -66,6 +66,7 @@ const BASE: Params = Params {
     max_batched_tokens: 2048,
     kv: KvPolicy::Reserve { tokens: 4_000_000 },
     prefix_hit: 0.0,
+    prefix_caching: true,
     speculation: None,
     failures: 0.0,
     early_stop: None,

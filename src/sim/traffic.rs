@@ -42,6 +42,8 @@ pub struct Traffic {
     classes: Vec<Class>,
     /// The requests one by one, where they are given: then nothing is drawn.
     listed: Arc<[(u32, u32)]>,
+    /// A plan whose users pause or hold conversations.
+    users: Option<Box<WorkloadPlan>>,
 }
 
 /// Draws the lengths of one request after the other.
@@ -93,15 +95,16 @@ impl Traffic {
 
     /// The requests of a plan. Those of a file are drawn from its lengths, each by itself.
     pub fn planned(plan: &WorkloadPlan) -> Self {
+        let users = plan.has_users().then(|| Box::new(plan.clone()));
         if plan.classes.is_empty() {
-            return Self::of(plan.isl.clone(), plan.osl.clone());
+            return Self { users, ..Self::of(plan.isl.clone(), plan.osl.clone()) };
         }
         let class = |class: &ClassPlan| Class {
             weight: class.weight,
             isl: class.isl.clone().into(),
             osl: class.osl.clone().into(),
         };
-        Self::mix(plan.classes.iter().map(class).collect::<Vec<_>>())
+        Self { users, ..Self::mix(plan.classes.iter().map(class).collect::<Vec<_>>()) }
     }
 
     /// Requests of several kinds. Without any class, requests have one token in and one out.
@@ -110,7 +113,12 @@ impl Traffic {
         if classes.is_empty() {
             classes.push(Class { weight: 1.0, isl: Shape::Fixed(1), osl: Shape::Fixed(1) });
         }
-        Self { classes, listed: Arc::default() }
+        Self { classes, listed: Arc::default(), users: None }
+    }
+
+    /// The plan of users who pause or hold conversations, where they do.
+    pub fn users(&self) -> Option<&WorkloadPlan> {
+        self.users.as_deref()
     }
 
     /// The classes, at least one.

@@ -2,21 +2,23 @@
 //!
 //! ```text
 //! slo       = objective { ("," | ";") objective }
-//! objective = metric stat op value unit [window]    ttft p99.9 <= 1.2s
-//!           | figure op value [unit] [window]       errors < 1%   goodput > 5 req/s
-//!           | metric ":" value                      ttft:500      (vLLM's form, milliseconds)
-//! window    = "over" time ["worst"]                 over 30s worst
+//! objective = metric [turns] stat op value unit [window]    ttft p99.9 <= 1.2s
+//!           | figure op value [unit] [window]               errors < 1%   goodput > 5 req/s
+//!           | metric [turns] ":" value                      ttft:500      (vLLM's form, milliseconds)
+//! turns     = "[first]" | "[later]"                         ttft[first] p95 < 1s, ttft[later] p95 < 300ms
+//! window    = "over" time ["worst"]                         over 30s worst
 //! ```
 //!
 //! Parts may be set apart by blanks or `:`, or stand together where that is clear
-//! (`ttft:p95<300ms`). Names are read without regard to case, `_` is the same as `-`.
+//! (`ttft:p95<300ms`). `[first]` and `[later]` are about the first turn of a conversation alone, or about
+//! those that follow it. Names are read without regard to case, `_` is the same as `-`.
 
 use std::fmt;
 
 use thiserror::Error;
 
 use super::reader::{Part, Reader};
-use super::{Metric, Objective, Op, RequestLimit, Slo, Stat};
+use super::{Metric, Objective, Op, RequestLimit, Slo, Stat, Turns};
 
 /// A text that is not an SLO. It prints as what is wrong and the mend, then the text, then a caret
 /// under the character in question.
@@ -67,7 +69,7 @@ pub(super) fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Slo,
                     objectives.push(new);
                 }
                 Part::Limit(new) => {
-                    if given.iter().any(|old| old.metric == new.metric) {
+                    if given.iter().any(|old| (old.metric, old.turns) == (new.metric, new.turns)) {
                         return Err(
                             reader.error(start, format!("a second limit on {}; keep one", new.metric.name()))
                         );
@@ -85,6 +87,7 @@ pub(super) fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Slo,
     if !given.is_empty() && !objectives.iter().any(|objective| objective.metric == Metric::Attainment) {
         objectives.push(Objective {
             metric: Metric::Attainment,
+            turns: Turns::All,
             stat: Stat::Value,
             op: Op::AtLeast,
             threshold: VLLM_ATTAINMENT,
@@ -119,17 +122,17 @@ pub(super) fn implied_limits(objectives: &[Objective]) -> Vec<RequestLimit> {
 /// The limit that an objective puts on each single request.
 fn limit_of(objective: &Objective) -> Option<RequestLimit> {
     // Each request of a window is held to the window's limit.
-    let Objective { metric, stat, op, threshold, .. } = *objective;
+    let Objective { metric, turns, stat, op, threshold, .. } = *objective;
     match (metric, stat) {
         (Metric::Goodput | Metric::Attainment | Metric::Errors, _) => None,
         (Metric::Itl, Stat::Percentile(_)) => {
             let allowed_gaps = objective.whole().allowed_misses().unwrap_or(0.0);
-            Some(RequestLimit { metric, op, threshold, allowed_gaps })
+            Some(RequestLimit { metric, turns, op, threshold, allowed_gaps })
         }
         // The mean of a request's gaps is its TPOT.
         (Metric::Itl, Stat::Mean) => {
-            Some(RequestLimit { metric: Metric::Tpot, op, threshold, allowed_gaps: 0.0 })
+            Some(RequestLimit { metric: Metric::Tpot, turns, op, threshold, allowed_gaps: 0.0 })
         }
-        _ => Some(RequestLimit { metric, op, threshold, allowed_gaps: 0.0 }),
+        _ => Some(RequestLimit { metric, turns, op, threshold, allowed_gaps: 0.0 }),
     }
 }

@@ -57,6 +57,46 @@ pub enum Metric {
     Errors,
 }
 
+/// Which turns of conversations an objective is about. A request that is no conversation's is a first
+/// turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Turns {
+    /// All of them.
+    #[default]
+    All,
+    /// The first turn: nothing of it has been computed before.
+    First,
+    /// The later turns: a prefix cache may hold what was said before.
+    Later,
+}
+
+impl Turns {
+    /// Whether all turns are meant.
+    #[allow(clippy::trivially_copy_pass_by_ref)] // As serde asks for it.
+    pub fn is_all(&self) -> bool {
+        *self == Self::All
+    }
+
+    /// Whether a request is meant by its turn, counted from 1; none for one that is no conversation's.
+    pub fn hold(self, turn: Option<u32>) -> bool {
+        match self {
+            Self::All => true,
+            Self::First => turn.unwrap_or(1) <= 1,
+            Self::Later => turn.is_some_and(|turn| turn > 1),
+        }
+    }
+
+    /// The word of the grammar, `[first]`; empty for all.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::All => "",
+            Self::First => "[first]",
+            Self::Later => "[later]",
+        }
+    }
+}
+
 /// Which figure of the metric's samples is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -107,6 +147,9 @@ impl Op {
 pub struct Objective {
     /// What is measured.
     pub metric: Metric,
+    /// On which turns.
+    #[serde(default, skip_serializing_if = "Turns::is_all")]
+    pub turns: Turns,
     /// Which figure of it.
     pub stat: Stat,
     /// How it is compared.
@@ -123,6 +166,9 @@ pub struct Objective {
 pub struct RequestLimit {
     /// What is measured.
     pub metric: Metric,
+    /// On which turns.
+    #[serde(default, skip_serializing_if = "Turns::is_all")]
+    pub turns: Turns,
     /// How it is compared.
     pub op: Op,
     /// With what: seconds or tokens a second.
@@ -189,18 +235,35 @@ impl Slo {
 
     /// The tightest limit on time to first token, seconds, if there is one.
     pub fn ttft_limit(&self) -> Option<f64> {
+        self.tightest_ttft(|_| true)
+    }
+
+    /// The same of a request by its turn, counted from 1.
+    pub fn ttft_limit_of(&self, turn: Option<u32>) -> Option<f64> {
+        self.tightest_ttft(|turns| turns.hold(turn))
+    }
+
+    /// An objective or a limit that is about the later turns of conversations, or the first ones alone.
+    pub fn names_turns(&self) -> bool {
+        self.objectives.iter().any(|objective| !objective.turns.is_all())
+    }
+
+    fn tightest_ttft(&self, meant: impl Fn(Turns) -> bool) -> Option<f64> {
         self.limits
             .iter()
-            .filter(|limit| limit.metric == Metric::Ttft)
+            .filter(|limit| limit.metric == Metric::Ttft && meant(limit.turns))
             .map(|limit| limit.threshold)
             .reduce(f64::min)
     }
 }
 
 impl RequestLimit {
-    /// Whether a request keeps this limit. A figure that the request does not have (TPOT of a single
+    /// Whether a request keeps this limit; one of other turns does. A figure that the request does not have (TPOT of a single
     /// token) breaks no limit.
     pub fn holds(&self, record: &RequestRecord) -> bool {
+        if !self.turns.hold(record.turn) {
+            return true;
+        }
         if self.metric == Metric::Itl {
             let (mut over, mut all) = (0_u32, 0_u32);
             record.for_each_itl(|gap| {
@@ -262,7 +325,7 @@ impl Objective {
 
     /// Whether both judge the same figure.
     fn is_of_the_same(&self, other: &Self) -> bool {
-        (self.metric, self.stat, self.window) == (other.metric, other.stat, other.window)
+        (self.metric, self.turns, self.stat, self.window) == (other.metric, other.turns, other.stat, other.window)
     }
 
     /// The share of samples that may break the threshold, for objectives that are judged by

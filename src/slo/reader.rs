@@ -2,7 +2,7 @@
 
 use super::threshold::OVER;
 use super::words::{METRIC_NAMES, METRICS, nearest, parse_stat, split_joined};
-use super::{Metric, Objective, Op, RequestLimit, SloError, Stat};
+use super::{Metric, Objective, Op, RequestLimit, SloError, Stat, Turns};
 
 /// One part of the list.
 pub(super) enum Part {
@@ -57,11 +57,12 @@ impl<'a> Reader<'a> {
     pub fn part(&mut self) -> Result<Part, SloError> {
         let start = self.at;
         let metric = self.metric()?;
+        let turns = self.turns(metric)?;
         let before_separator = self.at;
         self.skip(is_separator);
         let colon = self.text[before_separator..self.at].contains(':');
         if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-            return self.vllm_limit(metric, colon);
+            return self.vllm_limit(metric, turns, colon);
         }
         let stat = self.stat(metric, start)?;
         self.skip(is_separator);
@@ -79,7 +80,7 @@ impl<'a> Reader<'a> {
                 ),
             ));
         }
-        Ok(Part::Objective(Objective { metric, stat, op, threshold, window }))
+        Ok(Part::Objective(Objective { metric, turns, stat, op, threshold, window }))
     }
 
     fn metric(&mut self) -> Result<Metric, SloError> {
@@ -105,6 +106,43 @@ impl<'a> Reader<'a> {
             format!("known are {METRIC_NAMES}")
         };
         Err(self.error(start, format!("unknown metric `{word}`; {mend}")))
+    }
+
+    /// Which turns are meant: `[first]`, `[later]`, or all where nothing is said.
+    fn turns(&mut self, metric: Metric) -> Result<Turns, SloError> {
+        let before = self.at;
+        self.skip(char::is_whitespace);
+        let at = self.at;
+        if !self.rest().starts_with('[') {
+            self.at = before;
+            return Ok(Turns::All);
+        }
+        let end = self.rest().find(']').map_or(self.text.len(), |end| self.at + end + 1);
+        let word = &self.text[at..end];
+        let inside = word.trim_start_matches('[').trim_end_matches(']').trim().to_lowercase();
+        let turns = match inside.as_str() {
+            "first" => Turns::First,
+            "later" => Turns::Later,
+            _ => {
+                return Err(self.error(
+                    at,
+                    format!(
+                        "`{word}` names no turns; write `{name}[first]` (the first turn of a conversation) or \
+                         `{name}[later]` (those after it)",
+                        name = metric.name()
+                    ),
+                ));
+            }
+        };
+        if matches!(metric, Metric::Goodput | Metric::Attainment | Metric::Errors) {
+            let name = metric.name();
+            return Err(self.error(
+                at,
+                format!("{name} is one figure of the whole trial, not of some turns; write `{name}` alone"),
+            ));
+        }
+        self.at = end;
+        Ok(turns)
     }
 
     fn stat(&mut self, metric: Metric, start: usize) -> Result<Stat, SloError> {

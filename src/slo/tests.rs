@@ -6,7 +6,7 @@ use super::*;
 use crate::loadgen::record::{Failure, Outcome, Phase};
 
 fn objective(metric: Metric, stat: Stat, op: Op, threshold: f64) -> Objective {
-    Objective { metric, stat, op, threshold, window: None }
+    Objective { metric, turns: Turns::All, stat, op, threshold, window: None }
 }
 
 fn over(objective: Objective, seconds: f64) -> Objective {
@@ -73,7 +73,13 @@ fn objectives_on_requests_become_limits_of_each_request() {
         "ttft p95 < 1s; itl p99 < 50ms; itl mean < 40ms; e2e max <= 9s; tps p5 > 20; goodput > 3",
     ])
     .unwrap();
-    let limit = |metric, op, threshold, allowed_gaps| RequestLimit { metric, op, threshold, allowed_gaps };
+    let limit = |metric, op, threshold, allowed_gaps| RequestLimit {
+        metric,
+        turns: Turns::All,
+        op,
+        threshold,
+        allowed_gaps,
+    };
     assert_eq!(
         slo.limits,
         [
@@ -206,6 +212,9 @@ fn a_request_is_good_within_every_limit() {
         outcome: Outcome::Completed { finish: None },
         resends: 0,
         queued: None,
+        session: None,
+        turn: None,
+        context_full: false,
     };
     assert!(slo.is_good(&good));
     let mut one_gap_over = good.clone();
@@ -294,4 +303,32 @@ fn a_window_is_printed_as_it_is_read_and_stands_beside_the_same_figure_over_the_
     assert_eq!(slo.longest_window(), Some(120.0));
     assert_eq!(slo.objectives[1].allowed_misses(), None);
     assert_eq!(slo.objectives[1].whole().allowed_misses(), Some(0.05));
+}
+
+#[test]
+fn objectives_on_turns_read_back_and_are_kept_by_those_turns_alone() {
+    let text = "ttft[first] p95 < 1 s; ttft[later] p95 < 300 ms; tpot[ LATER ]:mean<=50ms; ttft p99 < 2s";
+    let slo = Slo::parse([text]).unwrap();
+    let texts = Vec::from(&slo);
+    assert_eq!(
+        texts,
+        ["ttft[first] p95 < 1 s", "ttft[later] p95 < 300 ms", "tpot[later] mean <= 50 ms", "ttft p99 < 2 s"]
+    );
+    assert_eq!(Slo::parse(texts.iter().map(String::as_str)).unwrap(), slo);
+    assert!(slo.names_turns());
+    assert_eq!(
+        (slo.ttft_limit(), slo.ttft_limit_of(None), slo.ttft_limit_of(Some(2))),
+        (Some(0.3), Some(1.0), Some(0.3))
+    );
+    let limits = Slo::parse(["ttft[later]:300"]).unwrap();
+    assert_eq!(Vec::from(&limits), ["ttft[later]:300 ms", "attainment >= 95%"]);
+    for (text, problem) in [
+        ("ttft[second] p95 < 1s", "`[second]` names no turns; write `ttft[first]`"),
+        ("ttft[first p95 < 1s", "names no turns"),
+        ("goodput[first] > 5", "not of some turns"),
+        ("ttft[first] p95 < 1s, ttft[first] p95 < 2s", "keep one"),
+    ] {
+        let error = Slo::parse([text]).unwrap_err().to_string();
+        assert!(error.contains(problem), "{text}: {error}");
+    }
 }

@@ -30,7 +30,7 @@ impl fmt::Display for Op {
 
 impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.metric.name())?;
+        write!(f, "{}{}", self.metric.name(), self.turns.suffix())?;
         if self.stat != Stat::Value {
             write!(f, " {}", self.stat)?;
         }
@@ -83,7 +83,9 @@ impl From<&Slo> for Vec<String> {
     fn from(slo: &Slo) -> Self {
         let implied = implied_limits(&slo.objectives);
         let given = slo.limits.iter().filter(|limit| limit.metric != Metric::Itl && !implied.contains(limit));
-        let given = given.map(|limit| format!("{}:{}", limit.metric.name(), exact_time(limit.threshold)));
+        let given = given.map(|limit| {
+            format!("{}{}:{}", limit.metric.name(), limit.turns.suffix(), exact_time(limit.threshold))
+        });
         given.chain(slo.objectives.iter().map(Objective::to_string)).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::reader::{Part, Reader};
 use super::words::in_seconds;
-use super::{Metric, Op, RequestLimit, SloError};
+use super::{Metric, Op, RequestLimit, SloError, Turns};
 
 /// The word before a window's length, and the one that may follow it.
 pub(super) const OVER: &str = "over";
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The rest of `ttft:500`: a limit in milliseconds for each request.
-    pub fn vllm_limit(&mut self, metric: Metric, colon: bool) -> Result<Part, SloError> {
+    pub fn vllm_limit(&mut self, metric: Metric, turns: Turns, colon: bool) -> Result<Part, SloError> {
         let at = self.at;
         let name = metric.name();
         if !metric.is_time() || metric == Metric::Itl {
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         if seconds <= 0.0 {
             return Err(self.error(at, "a limit of zero can never be kept; write a time above 0".to_owned()));
         }
-        Ok(Part::Limit(RequestLimit { metric, op: Op::AtMost, threshold: seconds, allowed_gaps: 0.0 }))
+        Ok(Part::Limit(RequestLimit { metric, turns, op: Op::AtMost, threshold: seconds, allowed_gaps: 0.0 }))
     }
 
     /// The number that stands here, as written.

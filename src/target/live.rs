@@ -57,7 +57,8 @@ impl Target for Live {
             TargetError::Open(OpenError::System(io::Error::other(reason)))
         })?;
         let requests = (self.requests)(first_request);
-        Ok(LiveSession::open(self.options.clone(), requests, origin, self.interrupt.clone())?)
+        let options = LiveOptions { first_request, ..self.options.clone() };
+        Ok(LiveSession::open(options, requests, origin, self.interrupt.clone())?)
     }
 
     fn client(&self) -> Option<&ClientOptions> {

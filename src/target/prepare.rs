@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::plan::{Api, EndpointPlan, Engine, Plan, TargetPlan};
+use crate::plan::{Api, EndpointPlan, Engine, Plan, TargetPlan, WorkloadPlan};
 use crate::target::{Embedded, Live, TargetError, discover, learn};
 use crate::verdict::Warning;
 use crate::workload::dataset::Dataset;
@@ -47,6 +47,14 @@ pub async fn prepare(plan: &Plan, interrupt: watch::Receiver<bool>) -> Result<Pr
     let prompts = learn(&endpoint, workload, plan.seed).await?;
     endpoint.description.notes.extend(prompts.notes);
     endpoint.description.tokens = Some(prompts.counting);
+    let max_context = context_limit(workload, endpoint.description.max_context);
+    if let (Some(sessions), Some(limit)) = (&workload.sessions, max_context)
+        && sessions.max_context.is_none()
+    {
+        endpoint.description.notes.push(format!(
+            "conversations end before they exceed {limit} tokens, a little below the server's context"
+        ));
+    }
     let (workload, seed, maker) = (Arc::new(workload.clone()), plan.seed, prompts.maker);
     let requests = move |first: u64| {
         let requests = Workload::new(&workload, seed, maker.clone());
@@ -57,12 +65,25 @@ pub async fn prepare(plan: &Plan, interrupt: watch::Receiver<bool>) -> Result<Pr
         Box::new(move |first: u64| Box::new(requests(first)) as Box<dyn Iterator<Item = _> + Send>);
     // The embedded engine's end of each connection is a file of this process too.
     let files = if embedded.is_some() { 2 } else { 1 };
-    let live =
-        Live::new(endpoint, plan.load.max, requests, interrupt).with(|options| options.files_each = files);
+    let live = Live::new(endpoint, plan.load.max, requests, interrupt).with(|options| {
+        options.files_each = files;
+        options.max_context = max_context;
+    });
     Ok(Prepared { live, embedded, warnings })
 }
 
-/// Whether the first prompts repeat: a prefix cache would answer those faster than real traffic.
+/// One token in so many of the server's context is left free: a text that comes back may be counted
+/// otherwise when it is sent again.
+const SPARE: u32 = 64;
+
+/// Tokens that a conversation may reach: as planned, or what the server takes.
+fn context_limit(workload: &WorkloadPlan, by_server: Option<u32>) -> Option<u32> {
+    let sessions = workload.sessions.as_ref()?;
+    let most = by_server.map(|context| context - context / SPARE);
+    sessions.max_context.into_iter().chain(most).min()
+}
+
+/// Whether the first prompts repeat, of conversations their first messages (what follows repeats by design): a prefix cache would answer those faster than real traffic.
 fn repeats(requests: impl Iterator<Item = RequestSpec>) -> Option<Warning> {
     let prompts: Vec<String> = requests.take(LOOKED_AT).map(|request| request.prompt).collect();
     let distinct: HashSet<&str> = prompts.iter().map(String::as_str).collect();
@@ -94,13 +115,7 @@ mod tests {
     #[test]
     fn prompts_that_repeat_are_told_and_a_chance_repeat_is_not() {
         let requests = |distinct: u64| {
-            (0..).map(move |id| RequestSpec {
-                id,
-                prompt: format!("prompt {}", id % distinct),
-                messages: None,
-                isl: 2,
-                osl: 4,
-            })
+            (0..).map(move |id| RequestSpec::new(id, format!("prompt {}", id % distinct), 2, 4))
         };
         assert_eq!(repeats(requests(49)), Some(Warning::RepeatedPrompts { repeated: 463, of: 512 }));
         assert_eq!(repeats(requests(510)), None);

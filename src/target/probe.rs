@@ -55,13 +55,7 @@ pub(super) async fn probe(web: &Web, options: &ClientOptions) -> Result<Probe, T
     let mut last = String::new();
     for (id, prompt) in PROMPTS.iter().enumerate() {
         let words = prompt.split(' ').count() as u32;
-        let spec = RequestSpec {
-            id: id as u64,
-            prompt: (*prompt).to_owned(),
-            isl: words,
-            osl: TOKENS,
-            messages: None,
-        };
+        let spec = RequestSpec::new(id as u64, (*prompt).to_owned(), words, TOKENS);
         let record = ask(web, options, &client, &spec).await?;
         match record.outcome {
             Outcome::Completed { .. } => {

@@ -192,7 +192,7 @@ impl TokenCounter for Usage<'_> {
     type Error = TargetError;
 
     async fn count(&mut self, text: &str) -> Result<u32, TargetError> {
-        let spec = RequestSpec { id: SAMPLE_ID, prompt: text.to_owned(), isl: 1, osl: 1, messages: None };
+        let spec = RequestSpec::new(SAMPLE_ID, text.to_owned(), 1, 1);
         let record = probe::ask(self.web, &self.endpoint.options, self.client, &spec).await?;
         match (record.isl_server, record.outcome) {
             (Some(tokens), _) => Ok(tokens),

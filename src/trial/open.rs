@@ -171,7 +171,7 @@ impl<S: Session> Trials<S> {
         loop {
             let now = self.session.now();
             let is_sent = looked_after && self.session.issued() >= last;
-            let is_over = is_sent && self.session.in_flight().is_empty();
+            let is_over = is_sent && self.present() == 0;
             if is_over || now >= start + length + LONGEST_TAIL || trial.records.len() as u32 >= requests {
                 return Ok(());
             }
@@ -249,7 +249,11 @@ impl<S: Session> Trials<S> {
             let ended: Vec<f64> = trial.records.iter().filter_map(|record| record.e2e()).collect();
             let seen = (ended.len() >= KNOWN).then(|| ended.iter().sum::<f64>() / ended.len() as f64);
             let until = match seen.or(self.life) {
-                Some(life) => start + (lives * life).min(LONGEST_SETTLING.max(4.0 * life)),
+                // Of conversations as many must have ended as are there at a time.
+                Some(life) => {
+                    let life = self.habits.0 * (life + self.habits.1) - self.habits.1;
+                    start + (lives * life).min(LONGEST_SETTLING.max(4.0 * life))
+                }
                 None => start + LONGEST_SETTLING,
             };
             let now = self.session.now();

@@ -67,6 +67,9 @@ impl Stalling {
             outcome: Outcome::Completed { finish: None },
             resends: 0,
             queued: None,
+            session: None,
+            turn: None,
+            context_full: false,
         };
         self.issued += 1;
         self.flying.push((ended, record));
@@ -138,6 +141,7 @@ impl Session for Stalling {
             first: None,
             latest: None,
             tokens: 0,
+            turn: None,
         };
         self.flying.iter().map(flight).collect()
     }

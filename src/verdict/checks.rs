@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::loadgen::record::{Outcome, RequestRecord};
+use crate::slo::Turns;
 
 /// Fewest tokens of a stream whose arrival tells anything.
 const LONG: u32 = 8;
@@ -82,6 +83,7 @@ impl Checks {
         let mut checks = Self::default();
         let mut details: BTreeMap<&str, u32> = BTreeMap::new();
         let mut overheads = Vec::new();
+        let mut with_counts = 0_u32;
         let (mut together, mut chunks, mut chunked_tokens, mut counted) = (0.0, 0_u64, 0_u64, 0.0);
         for record in records {
             match &record.outcome {
@@ -114,7 +116,12 @@ impl Checks {
             checks.prompt_built += f64::from(record.isl);
             if let Some(server) = record.isl_server {
                 counted += f64::from(server);
-                overheads.push(i64::from(server) - i64::from(record.isl));
+                with_counts += 1;
+                // Each message of a conversation brings the template's tokens once more, and an answer may
+                // be cut into other tokens than it was made of: only first turns tell the template.
+                if Turns::First.hold(record.turn) {
+                    overheads.push(i64::from(server) - i64::from(record.isl));
+                }
             }
             if record.first.is_none() {
                 continue;
@@ -137,7 +144,7 @@ impl Checks {
         checks.output_asked /= completed;
         checks.output_got /= completed;
         checks.prompt_built /= completed;
-        checks.prompt_counted = (!overheads.is_empty()).then(|| counted / overheads.len() as f64);
+        checks.prompt_counted = (with_counts > 0).then(|| counted / f64::from(with_counts));
         checks.chunks_together = if checks.told > 0 { together / f64::from(checks.told) } else { 1.0 };
         // Records without gaps (virtual time) tell nothing of chunks.
         let told = records.iter().any(|record| !record.gaps_us.is_empty());

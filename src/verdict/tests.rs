@@ -31,6 +31,9 @@ fn stream(id: u64, ttft: f64, gaps_us: Vec<u32>) -> RequestRecord {
         outcome: Outcome::Completed { finish: Some("length".to_owned()) },
         resends: 0,
         queued: None,
+        session: None,
+        turn: None,
+        context_full: false,
     }
 }
 

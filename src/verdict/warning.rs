@@ -102,6 +102,20 @@ pub enum Warning {
     },
 }
 
+impl Warning {
+    /// The warning in words of a run whose users pause or hold conversations: a level is one of users then.
+    pub fn of_users(&self) -> String {
+        match self {
+            Warning::Client { load: load @ Load::Concurrency(users), .. }
+            | Warning::ForeignCpu { load: load @ Load::Concurrency(users), .. }
+            | Warning::FewSamples { load: load @ Load::Concurrency(users), .. } => {
+                self.to_string().replacen(&load.to_string(), &format!("{users} users"), 1)
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -176,12 +176,12 @@ fn cut(min: u32, max: u32) -> (f64, f64) {
 }
 
 /// Distribution function of the standard normal.
-fn phi(z: f64) -> f64 {
+pub(super) fn phi(z: f64) -> f64 {
     0.5 * erfc(-z / std::f64::consts::SQRT_2)
 }
 
 /// Its density.
-fn density(z: f64) -> f64 {
+pub(super) fn density(z: f64) -> f64 {
     (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt()
 }
 

@@ -24,7 +24,9 @@ pub(crate) mod fixtures;
 pub mod lengths;
 pub mod prompt;
 pub mod ramp;
+pub mod sessions;
 mod source;
+pub mod times;
 pub mod tokenizer;
 pub mod vocabulary;
 
@@ -33,6 +35,7 @@ pub use counting::{CountedBy, Counting, Exactness};
 pub use lengths::LengthSampler;
 pub use prompt::{Prompt, PromptMaker};
 pub use ramp::{RampShape, UserRamp};
+pub use sessions::{Conversation, Habits, Pause, Turn};
 pub use tokenizer::{LocalTokenizer, TokenCounter, TokenizerError};
 pub use vocabulary::{Effort, LearnError, Learned, Vocabulary};
 
@@ -43,7 +46,7 @@ use dataset::Dataset;
 use source::Source;
 
 /// One request to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestSpec {
     /// Number of the request within the run, from 0.
     pub id: u64,
@@ -55,12 +58,16 @@ pub struct RequestSpec {
     pub isl: u32,
     /// Output length asked for, tokens.
     pub osl: u32,
+    /// How long its user pauses around it.
+    pub pause: Pause,
+    /// The conversation of which this is the first turn, where its user holds one.
+    pub conversation: Option<Box<Conversation>>,
 }
 
 impl RequestSpec {
     /// A request with a prompt of one question.
     pub fn new(id: u64, prompt: String, isl: u32, osl: u32) -> Self {
-        Self { id, prompt, messages: None, isl, osl }
+        Self { id, prompt, messages: None, isl, osl, pause: Pause::default(), conversation: None }
     }
 }
 
@@ -74,6 +81,7 @@ pub struct Workload {
     source: Option<Source>,
     /// Tokens that prefixes add to each prompt.
     prefix: u32,
+    habits: Habits,
 }
 
 impl Workload {
@@ -87,7 +95,8 @@ impl Workload {
     /// The same lengths without prompts, for virtual time.
     pub fn lengths_only(plan: &WorkloadPlan, seed: u64) -> Self {
         let lengths = LengthSampler::new(plan, seed);
-        Self { next_id: 0, lengths, prompts: None, source: None, prefix: plan.prefixes.tokens() }
+        let habits = Habits::of(plan, seed);
+        Self { next_id: 0, lengths, prompts: None, source: None, prefix: plan.prefixes.tokens(), habits }
     }
 
     /// Takes the requests from the file that `plan` names, where it names one.
@@ -107,11 +116,40 @@ impl Workload {
             source.begin(id);
             self.next_id = id;
         }
+        if self.habits.has_sessions() {
+            // Drawn by their numbers. No more conversations than requests have been begun so far.
+            self.next_id = id;
+        }
         while self.next_id < id {
             self.lengths.draw();
             self.next_id += 1;
         }
         self
+    }
+
+    /// Conversation `id`, by its first turn.
+    fn conversation(&mut self, id: u64) -> Result<RequestSpec, dataset::DatasetError> {
+        let conversation = match (&mut self.source, &self.prompts) {
+            (Some(source), prompts) => self.habits.recorded(id, source, prompts.as_ref())?,
+            (None, Some(prompts)) => self.habits.spoken(id, prompts),
+            (None, None) => self.habits.conversation(id),
+        };
+        Ok(conversation.into_request())
+    }
+
+    /// Request `id` of the file, or of the distributions.
+    fn request(&mut self, id: u64) -> Result<RequestSpec, dataset::DatasetError> {
+        if let Some(source) = &mut self.source {
+            return source.request(id, self.prompts.as_ref());
+        }
+        let (isl, osl) = self.lengths.draw();
+        Ok(match &self.prompts {
+            Some(prompts) => {
+                let Prompt { text, tokens } = prompts.prompt(id, isl);
+                RequestSpec::new(id, text, tokens, osl)
+            }
+            None => RequestSpec::new(id, String::new(), isl.saturating_add(self.prefix), osl),
+        })
     }
 }
 
@@ -121,23 +159,18 @@ impl Iterator for Workload {
     fn next(&mut self) -> Option<RequestSpec> {
         let id = self.next_id;
         self.next_id += 1;
-        if let Some(source) = &mut self.source {
-            return match source.request(id, self.prompts.as_ref()) {
-                Ok(request) => Some(request),
-                Err(error) => {
-                    tracing::error!("{error}; nothing more is sent");
-                    None
-                }
-            };
-        }
-        let (isl, osl) = self.lengths.draw();
-        Some(match &self.prompts {
-            Some(prompts) => {
-                let Prompt { text, tokens } = prompts.prompt(id, isl);
-                RequestSpec::new(id, text, tokens, osl)
+        let request = if self.habits.has_sessions() {
+            self.conversation(id)
+        } else {
+            self.request(id).map(|request| RequestSpec { pause: self.habits.pause(id), ..request })
+        };
+        match request {
+            Ok(request) => Some(request),
+            Err(error) => {
+                tracing::error!("{error}; nothing more is sent");
+                None
             }
-            None => RequestSpec::new(id, String::new(), isl.saturating_add(self.prefix), osl),
-        })
+        }
     }
 }
 

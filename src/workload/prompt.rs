@@ -53,6 +53,7 @@ enum Kind {
     Pooled,
     Unpooled,
     Block,
+    Turn,
 }
 
 impl PromptMaker {
@@ -151,6 +152,12 @@ impl PromptMaker {
         let mut parts = self.prefix(id);
         parts.push(Part { code: self.code(Kind::Own, id), tokens: tokens.max(1) });
         self.checked(parts)
+    }
+
+    /// The message of a later turn of conversation `session`: `tokens` of its own, without prefixes.
+    pub fn message(&self, session: u64, turn: u32, tokens: u32) -> Prompt {
+        let code = self.code(Kind::Turn, scramble(session).wrapping_add(u64::from(turn)));
+        self.checked(vec![Part { code, tokens: tokens.max(1) }])
     }
 
     /// Builds a prompt, and corrects the length of its last part where a tokenizer counts otherwise.

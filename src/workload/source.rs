@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::dataset::{BLOCK, Dataset, DatasetError, Message};
+use super::dataset::{BLOCK, Dataset, DatasetError, Entry, Message};
 use super::{Prompt, PromptMaker, RequestSpec};
 use crate::plan::{Lengths, SourcePlan};
 use crate::rng::Stream;
@@ -54,15 +54,16 @@ impl Source {
         }
     }
 
-    /// Request `id`.
+    /// Output lengths of entries that tell none.
+    pub(super) fn osl(&self) -> &Lengths {
+        &self.osl
+    }
+
+    /// The entry of request or conversation `id`.
     ///
     /// # Errors
     /// When the file has changed since it was opened.
-    pub(super) fn request(
-        &mut self,
-        id: u64,
-        prompts: Option<&PromptMaker>,
-    ) -> Result<RequestSpec, DatasetError> {
+    pub(super) fn entry(&mut self, id: u64) -> Result<Entry, DatasetError> {
         let count = self.dataset.len() as u64;
         let index = match &mut self.order {
             Order::AsTheyCame { first } => (id.saturating_sub(*first) % count) as usize,
@@ -74,7 +75,19 @@ impl Source {
                 entries[(id % count) as usize] as usize
             }
         };
-        let entry = self.dataset.entry(index)?;
+        self.dataset.entry(index)
+    }
+
+    /// Request `id`.
+    ///
+    /// # Errors
+    /// As [`Source::entry`].
+    pub(super) fn request(
+        &mut self,
+        id: u64,
+        prompts: Option<&PromptMaker>,
+    ) -> Result<RequestSpec, DatasetError> {
+        let entry = self.entry(id)?;
         let (isl, osl) = entry.lengths(prompts);
         let osl = osl.unwrap_or_else(|| self.osl.draw(&mut Stream::new(self.seed ^ id, "osl of an entry")));
         if !entry.messages.is_empty() {
@@ -103,11 +116,16 @@ fn chat(messages: &[Message]) -> Option<String> {
     {
         return None;
     }
+    Some(as_json(messages))
+}
+
+/// The messages as a JSON list.
+pub(super) fn as_json(messages: &[Message]) -> String {
     let list: Vec<serde_json::Value> = messages
         .iter()
         .map(|message| serde_json::json!({"role": message.role, "content": message.content}))
         .collect();
-    Some(serde_json::Value::from(list).to_string())
+    serde_json::Value::from(list).to_string()
 }
 
 /// A permutation of `0..count` (Fisher and Yates, as Durstenfeld does it).

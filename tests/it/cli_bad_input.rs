@@ -125,7 +125,7 @@ fn a_recipe_that_cannot_be_used_is_named_with_file_line_and_field() {
     assert_eq!(
         stderr,
         "error: recipe `my.toml`, line 3: `[load]` has no field `concurency`\n\
-         hint: did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`, `series`, `ramp`, `ramp_users`, `replay`)\n"
+         hint: did you mean `concurrency`? (`[load]` has `concurrency`, `rate`, `arrivals`, `in_flight_cap`, `series`, `ramp`, `ramp_users`, `replay`, `think`)\n"
     );
     fs::write(folder.path().join("my.toml"), "[load]\nconcurrency = \"8..1\"\n").unwrap();
     let stderr = complaint_in(folder.path(), &["recipes", "validate", "my.toml"]);

@@ -237,8 +237,7 @@ fn a_storm_that_does_not_pass_ends_the_search_without_an_answer_after_a_stated_n
 async fn trial(faults: Faults, slo: &[&str]) -> TrialOutcome {
     let server = Server::start(presets::SMALL, Options { speed: 2.0, faults, ..Options::default() }).await;
     let options = ClientOptions::new(format!("http://{}", server.address), presets::SMALL.model);
-    let specs =
-        (0..).map(|id| RequestSpec { id, prompt: format!("prompt {id}"), isl: 2, osl: 40, messages: None });
+    let specs = (0..).map(|id| RequestSpec::new(id, format!("prompt {id}"), 2, 40));
     let (_stop, interrupt) = watch::channel(false);
     let load = LiveSession::open(LiveOptions::new(options, 8), Box::new(specs), Instant::now(), interrupt);
     let slo = Slo::parse(slo.iter().copied()).unwrap();

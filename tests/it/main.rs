@@ -24,6 +24,7 @@ mod quirks;
 mod report_page;
 mod resume_over;
 mod secrets;
+mod sessions;
 mod simulator_agreement;
 mod simulator_client;
 mod simulator_faults;

@@ -96,7 +96,7 @@ pub async fn fetch(options: &ClientOptions) -> RequestRecord {
 }
 
 pub fn spec(id: u64) -> RequestSpec {
-    RequestSpec { id, prompt: format!("prompt {id}"), isl: 8, osl: 4, messages: None }
+    RequestSpec::new(id, format!("prompt {id}"), 8, 4)
 }
 
 pub fn specs() -> Box<dyn Iterator<Item = RequestSpec> + Send> {

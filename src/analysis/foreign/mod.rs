@@ -249,6 +249,9 @@ fn record(sent: f64, ended: f64, outcome: Outcome) -> RequestRecord {
         outcome,
         resends: 0,
         queued: None,
+        session: None,
+        turn: None,
+        context_full: false,
     }
 }
 

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::rate_check::rate_check;
 use super::repeats::RepeatsDocument;
-use crate::controller::flags;
+use crate::controller::{flags, in_words};
 use crate::loadgen::{ClientHealth, Failure};
 use crate::metrics::arrivals::ArrivalFigures;
-use crate::metrics::{ColdStart, Counts, Distribution, Slice};
+use crate::metrics::{ColdStart, Counts, Distribution, SessionFigures, Slice};
 use crate::observed::{GpuFigures, HostFigures, ServerFigures};
 use crate::plan::{Engine, Plan, TargetPlan};
 use crate::run::{Contents, Cost};
@@ -57,8 +57,25 @@ pub struct Document {
     /// Several whole searches (`--repeats`), whose answer this is; absent for a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RepeatsDocument>,
+    /// Users who pause or hold conversations; absent where a user is a request in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<UsersDocument>,
     /// Where the figures come from.
     pub provenance: Provenance,
+}
+
+/// Users who pause or hold conversations: a load of `concurrency` is their number then, and one of
+/// `request_rate` counts conversations where they hold some.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UsersDocument {
+    /// Turns of a conversation, as planned; null without conversations.
+    pub turns: Option<String>,
+    /// How long a user pauses after each answer, as planned; null where nobody does.
+    pub think: Option<String>,
+    /// Mean of that pause, seconds.
+    pub mean_think: f64,
+    /// Requests in flight on average at the answer (Little's law); null without an answer.
+    pub in_flight: Option<f64>,
 }
 
 /// What the search found. Fields are null where the run cannot tell.
@@ -171,6 +188,9 @@ pub struct TrialFigures {
     /// The trial slice by slice, where its load moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
+    /// What the turns of conversations show; absent where requests stand alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionFigures>,
 }
 
 /// A verdict as one word.
@@ -257,15 +277,19 @@ impl Document {
         let outcomes: Vec<&TrialOutcome> = outcomes.into_iter().collect();
         let engine = engine_of(plan, provenance.target.as_ref());
         let bottleneck = bottleneck(&plan.slo, engine, answer, outcomes.iter().copied());
+        let bottleneck = if plan.workload.has_users() { bottleneck.map(of_users) } else { bottleneck };
         let line = bottleneck.as_ref().map(Bottleneck::line);
         let cold_start = cold_start(outcomes.iter().copied());
+        let trials: Vec<TrialFigures> =
+            outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect();
         Self {
             schema_version: SUMMARY_VERSION,
+            users: users(plan, answer.load.or(answer.largest_met), &trials),
             outcome: answer.outcome,
             answer: AnswerDocument { bottleneck: line, ..AnswerDocument::from(answer) },
             bottleneck,
             slo: plan.slo.clone().into(),
-            trials: outcomes.into_iter().map(|outcome| TrialFigures::new(plan, outcome)).collect(),
+            trials,
             cold_start,
             cost,
             warnings: warnings.to_vec(),
@@ -290,7 +314,8 @@ impl Document {
             plan_hash: contents.started.plan_hash.clone(),
             target: contents.target.clone(),
         };
-        let flags = flags(&contents.plan, contents.outcomes()).into_iter().map(|warning| warning.to_string());
+        let flags = flags(&contents.plan, contents.outcomes());
+        let flags = flags.iter().map(|warning| in_words(&contents.plan, warning));
         let (check, problem) = match rate_check(&contents.path) {
             Ok(check) => (check, None),
             Err(problem) => (None, Some(problem)),
@@ -347,6 +372,35 @@ fn engine_of(plan: &Plan, target: Option<&serde_json::Value>) -> Option<Engine> 
         TargetPlan::Simulated(_) => Some(Engine::Simulated),
     };
     said.and_then(|engine| serde_json::from_value(engine).ok()).or(planned)
+}
+
+/// Loads this near each other (log scale) have about the same share of users in flight.
+const NEARBY: f64 = 0.2;
+
+/// What the users of a plan do, and how many of them are in flight at a load.
+fn users(plan: &Plan, load: Option<Load>, trials: &[TrialFigures]) -> Option<UsersDocument> {
+    let workload = &plan.workload;
+    let near = load.map(|load| {
+        let near = trials.iter().filter(|trial| {
+            trial.is_valid()
+                && trial.kind != TrialKind::Navigate
+                && (trial.load.value() / load.value()).ln().abs() < NEARBY
+        });
+        let each: Vec<f64> = near.map(|trial| trial.little_concurrency / trial.load.value()).collect();
+        load.value() * each.iter().sum::<f64>() / each.len() as f64
+    });
+    workload.has_users().then(|| UsersDocument {
+        turns: workload.sessions.as_ref().map(|sessions| sessions.in_words()),
+        think: workload.think.map(|think| think.to_string()),
+        mean_think: workload.mean_think(),
+        in_flight: near.filter(|flying| flying.is_finite()),
+    })
+}
+
+/// The same with loads called what they are.
+fn of_users(bottleneck: Bottleneck) -> Bottleneck {
+    let evidence = bottleneck.evidence.iter().map(|text| text.replace(" concurrent", " users")).collect();
+    Bottleneck { evidence, ..bottleneck }
 }
 
 /// What the trials of an unfinished search have met and missed.
@@ -440,6 +494,7 @@ impl TrialFigures {
             arrivals: outcome.arrivals,
             cold_start: outcome.cold_start,
             slices: outcome.slices.clone(),
+            sessions: summary.sessions.clone(),
         }
     }
 

@@ -14,12 +14,20 @@ pub fn server(document: &Document) -> Option<Server> {
     let answer = &document.answer;
     let load = answer.load?;
     let at = load.value();
+    // Of users who pause only those in flight are a load on the server.
+    let flying = |load: f64, in_flight: Option<f64>| match (&document.users, in_flight) {
+        (Some(_), Some(in_flight)) => in_flight,
+        _ => load,
+    };
+    let in_flight = document.users.as_ref().and_then(|users| users.in_flight);
+    let per_load = flying(at, in_flight) / at;
     let points = |figure: &dyn Fn(&TrialFigures) -> Option<f64>| -> Vec<Point> {
         let valid = document.trials.iter().filter(|trial| trial.is_valid() && trial.measured > 0);
         valid
             .filter_map(|trial| {
                 let weight = f64::from(trial.measured);
-                Some(Point { x: trial.load.value(), y: figure(trial)?, weight })
+                let x = flying(trial.load.value(), in_flight.map(|_| trial.little_concurrency));
+                Some(Point { x, y: figure(trial)?, weight })
             })
             .collect()
     };
@@ -33,7 +41,10 @@ pub fn server(document: &Document) -> Option<Server> {
     let objectives = objectives.unwrap_or_default().into_iter().enumerate();
     let confidence = answer.interval.or(answer.goodput.and_then(|goodput| goodput.interval));
     Some(Server {
-        concurrency: matches!(load, Load::Concurrency(_)).then(|| Level::new(at, answer.interval)),
+        concurrency: matches!(load, Load::Concurrency(_)).then(|| {
+            let Level { low, estimate, high } = Level::new(at, answer.interval);
+            Level { low: low * per_load, estimate: estimate * per_load, high: high * per_load }
+        }),
         goodput,
         throughput: highest(&rates),
         confidence: confidence.map_or(CONFIDENCE, |interval| interval.confidence),

@@ -7,7 +7,7 @@ use super::data::Page;
 const TEMPLATE: &str = include_str!("../../../assets/report/page.html");
 const STYLE: &str = include_str!("../../../assets/report/page.css");
 /// The parts of the script, in the order in which they build on each other.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 11] = [
     include_str!("../../../assets/report/dom.js"),
     include_str!("../../../assets/report/chart.js"),
     include_str!("../../../assets/report/answer.js"),
@@ -15,6 +15,7 @@ const SCRIPTS: [&str; 10] = [
     include_str!("../../../assets/report/distributions.js"),
     include_str!("../../../assets/report/slices.js"),
     include_str!("../../../assets/report/timeline.js"),
+    include_str!("../../../assets/report/turns.js"),
     include_str!("../../../assets/report/table.js"),
     include_str!("../../../assets/report/live.js"),
     include_str!("../../../assets/report/main.js"),

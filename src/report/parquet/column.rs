@@ -76,7 +76,11 @@ impl Column {
     }
 
     pub fn i64(&mut self, value: u64) {
-        self.value(Some(value.cast_signed().to_le_bytes()));
+        self.maybe_i64(Some(value));
+    }
+
+    pub fn maybe_i64(&mut self, value: Option<u64>) {
+        self.value(value.map(|value| value.cast_signed().to_le_bytes()));
     }
 
     pub fn f64(&mut self, value: Option<f64>) {

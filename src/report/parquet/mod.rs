@@ -88,6 +88,8 @@ impl Table {
             ("queued", F64, AtMostOnce),
             ("gaps_us", I32, Often),
             ("chunk_tokens", I32, Often),
+            ("session", I64, AtMostOnce),
+            ("turn", I32, AtMostOnce),
         ];
         let columns = columns.into_iter().map(|(name, of, occurs)| Column::new(name, of, occurs)).collect();
         Self { file: MAGIC.to_vec(), columns, rows: 0, all_rows: 0, groups: Vec::new() }
@@ -134,6 +136,8 @@ impl Table {
                 "resends" => column.i32(Some(record.resends)),
                 "queued" => column.f64(record.queued),
                 "gaps_us" => column.list(&record.gaps_us),
+                "session" => column.maybe_i64(record.session),
+                "turn" => column.i32(record.turn),
                 _ => column.list(&record.chunk_tokens),
             }
         }

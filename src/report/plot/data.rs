@@ -109,10 +109,10 @@ impl Chart {
             answer,
             interval,
             answer_label: answer.map(words::level).unwrap_or_default(),
-            axis: match &plan.arrivals {
-                Some(arrivals) if arrivals.trace_rate().is_some() => "speed-up of the trace",
-                Some(_) => "request rate (arrivals a second)",
-                None => "concurrency (requests in flight)",
+            axis: match words::axis_name(plan) {
+                "request rate" => "request rate (arrivals a second)",
+                "concurrency" => "concurrency (requests in flight)",
+                named => named,
             },
             panels,
         })
@@ -238,7 +238,13 @@ fn subtitle(document: &Document, plan: &Plan) -> String {
         Lengths::Lognormal { mean, .. } => format!("~{mean:.0}"),
         other => format!("~{:.0}", other.mean()),
     };
-    let traffic = format!("ISL {}, OSL {}", lengths(&plan.workload.isl), lengths(&plan.workload.osl));
+    let mut traffic = format!("ISL {}, OSL {}", lengths(&plan.workload.isl), lengths(&plan.workload.osl));
+    if let Some(sessions) = &plan.workload.sessions {
+        traffic.push_str(&format!(", {} turns", sessions.in_words()));
+    }
+    if let Some(think) = plan.workload.think {
+        traffic.push_str(&format!(", pauses of {think}"));
+    }
     let day = document.provenance.started.get(..10).unwrap_or_default();
     [slo.join(", "), target, traffic, day.to_owned()]
         .into_iter()

@@ -2,7 +2,7 @@
 
 use crate::metrics::arrivals::{ArrivalFigures, LOOK_ALPHA};
 use crate::plan::Plan;
-use crate::report::document::{Document, TrialFigures, VerdictWord};
+use crate::report::document::{Document, TrialFigures, UsersDocument, VerdictWord};
 use crate::report::words;
 use crate::search::TrialKind;
 use crate::units::{Load, Seconds, rate_figure, significant};
@@ -69,6 +69,14 @@ pub fn rate_at_answer(document: &Document) -> Option<(u32, f64)> {
 /// The request rate at a closed-loop answer, with the caution that users are no rate.
 pub(super) fn as_a_rate(document: &Document) -> Option<String> {
     let (users, rate) = rate_at_answer(document)?;
+    if let Some(UsersDocument { in_flight: Some(flying), .. }) = document.users {
+        return Some(format!(
+            "{} requests/s, each {} in flight (Little's law); a user sends one each {}",
+            rate_figure(rate),
+            Seconds(flying / rate),
+            Seconds(f64::from(users) / rate)
+        ));
+    }
     Some(format!(
         "{} requests/s, each {} in flight (Little's law); {users} users are not {users} requests/s",
         rate_figure(rate),

@@ -46,7 +46,7 @@ pub fn metrics(document: &Document, trial: Option<u32>) -> Option<String> {
 }
 
 /// The valid trial nearest to the answer's load; of several the one that counted most.
-fn nearest(document: &Document) -> Option<&TrialFigures> {
+pub(super) fn nearest(document: &Document) -> Option<&TrialFigures> {
     let answer = document.answer.load.or(document.answer.largest_met);
     let distance = |trial: &TrialFigures| match answer {
         Some(load) if load.value() > 0.0 => (trial.load.value() / load.value()).ln().abs(),

@@ -71,6 +71,7 @@ pub fn search(screen: &Screen, style: Style) -> String {
 pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, String)> {
     let answer = &document.answer;
     let mut facts = crate::report::repeats::facts(document);
+    facts.extend(users(document));
     if let Some(goodput) = answer.goodput {
         let sure = goodput.interval.map(|interval| format!(" ({})", words::interval(interval, significant)));
         let text =
@@ -90,10 +91,10 @@ pub(crate) fn facts(document: &Document, plan: &Plan) -> Vec<(&'static str, Stri
         facts.push(("binding objective", format!("{objective}{}", sure.unwrap_or_default())));
     }
     if let Some(load) = answer.largest_met {
-        facts.push(("largest met", load.to_string()));
+        facts.push(("largest met", words::load(plan, load)));
     }
     if let Some(load) = answer.smallest_missed {
-        facts.push(("smallest missed", load.to_string()));
+        facts.push(("smallest missed", words::load(plan, load)));
     }
     if let Some(boundary) = answer.boundary {
         let text = match boundary {
@@ -170,6 +171,24 @@ fn windows(document: &Document, plan: &Plan) -> Option<String> {
             told.join(", ")
         )
     })
+}
+
+/// What the users of the answer do, and how many of them are in flight.
+fn users(document: &Document) -> Vec<(&'static str, String)> {
+    let Some(users) = &document.users else { return Vec::new() };
+    let mut parts = Vec::new();
+    if let Some(Load::Concurrency(all)) = document.answer.load {
+        parts.extend(
+            users
+                .in_flight
+                .map(|flying| format!("{} of the {all} in flight on average", significant(flying))),
+        );
+    }
+    parts.extend(users.think.as_ref().map(|think| format!("pauses of {think}")));
+    parts.extend(users.turns.as_ref().map(|turns| format!("conversations of {turns} turns")));
+    let at_answer = super::metrics::nearest(document).and_then(|trial| trial.sessions.as_ref());
+    let turns = at_answer.map(words::turns).unwrap_or_default();
+    std::iter::once(("users", parts.join("; "))).chain(turns).collect()
 }
 
 /// How finely the answer is known, and what finer would cost.
@@ -265,13 +284,19 @@ fn next_steps(screen: &Screen) -> Vec<Step> {
     match document.outcome {
         SearchOutcome::Found => {
             if let Some(safe) = answer.safe_load.or(answer.load) {
-                steps.push(Step::new(format!("plan with at most {safe} for this server (the safe load)")));
+                let at_most = words::load(plan, safe);
+                steps.push(Step::new(format!("plan with at most {at_most} for this server (the safe load)")));
                 let level = words::level(safe.value());
                 let (why, command) = match trace(plan) {
                     Some(trace) => ("replay it alone at that:", format!("{trace} {level}")),
                     None => (
                         "see whether it holds for longer:",
-                        format!("plimsoll measure{} {} {level} --duration 300s", url(plan), flag(plan)),
+                        format!(
+                            "plimsoll measure{} {} {level}{} --duration 300s",
+                            url(plan),
+                            flag(plan),
+                            users_flags(plan)
+                        ),
                     ),
                 };
                 steps.push(Step::run(why, command));
@@ -358,6 +383,17 @@ fn trace(plan: &Plan) -> Option<String> {
     });
     let window = window.unwrap_or_default();
     Some(format!("plimsoll measure{} --trace {}{window} --speed-up", url(plan), source.path))
+}
+
+/// The flags that say what the plan's users do.
+fn users_flags(plan: &Plan) -> String {
+    let workload = &plan.workload;
+    let turns = workload.sessions.as_ref().map_or_else(String::new, |sessions| match sessions.as_recorded {
+        true => " --turns all".to_owned(),
+        false => format!(" --turns '{}'", sessions.turns),
+    });
+    let think = workload.think.map_or_else(String::new, |think| format!(" --think '{think}'"));
+    turns + &think
 }
 
 /// The flag that names the plan's endpoint.

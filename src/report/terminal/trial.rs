@@ -5,7 +5,7 @@ use crate::metrics::{ColdStart, Distribution};
 use crate::plan::Plan;
 use crate::report::document::{TrialDocument, VerdictWord};
 use crate::report::words;
-use crate::units::{Interval, Seconds, significant};
+use crate::units::{Interval, Load, Seconds, significant};
 
 /// Column at which the values behind the labels begin.
 const VALUES: usize = 21;
@@ -40,7 +40,7 @@ pub fn trial(document: &TrialDocument, plan: &Plan, style: Style) -> String {
         VerdictWord::Undecided => ("too few samples to tell", Ink::Warn),
         VerdictWord::Void => ("void: not a valid measurement", Ink::Warn),
     };
-    let load = plan.ramp.map_or(figures.load.to_string(), |ramp| words::ramp(&ramp));
+    let load = plan.ramp.map_or_else(|| words::load(plan, figures.load), |ramp| words::ramp(&ramp));
     out.push_str(&format!("{}: ", style.paint(Ink::Strong, &load)));
     if plan.slo.objectives.is_empty() && figures.verdict != VerdictWord::Void {
         out.push_str("measured");
@@ -145,7 +145,15 @@ fn facts(document: &TrialDocument, plan: &Plan) -> Vec<(&'static str, String)> {
             facts.push(("unstable", super::arrivals::backlog(arrivals)));
         }
     }
-    facts.push(("in flight", format!("{} by Little's law", significant(figures.little_concurrency))));
+    let flying = significant(figures.little_concurrency);
+    facts.push(match (figures.load, plan.workload.has_users()) {
+        (Load::Concurrency(users), true) => {
+            let doing = if plan.workload.think.is_some() { "; the others pause" } else { "" };
+            ("in flight", format!("{flying} of {users} users on average, by Little's law{doing}"))
+        }
+        _ => ("in flight", format!("{flying} by Little's law")),
+    });
+    facts.extend(figures.sessions.iter().flat_map(words::turns));
     facts.extend(
         figures.cold_start.filter(ColdStart::is_notable).map(|cold| ("cold start", words::cold_start(&cold))),
     );

@@ -1,5 +1,6 @@
 //! What a workload would send: lengths, arrivals, shared prefixes, samples of prompts.
 
+mod growth;
 mod screen;
 
 use schemars::JsonSchema;
@@ -40,8 +41,56 @@ pub struct TrafficDocument {
     pub arrivals: Option<TraceFigures>,
     /// The file that the requests are taken from.
     pub dataset: Option<DatasetFigures>,
+    /// The conversations; null where requests stand alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversations: Option<ConversationFigures>,
+    /// How long a user pauses after each answer; null where nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think: Option<ThinkFigures>,
     /// The first prompts.
     pub samples: Vec<Sample>,
+}
+
+/// Conversations, with answers as long as asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConversationFigures {
+    /// Turns that were looked at.
+    pub turns: u64,
+    /// Turns of a conversation.
+    pub turns_each: LengthFigures,
+    /// Length of each message of a user, tokens.
+    pub message: LengthFigures,
+    /// Turn by turn, as far as there are any and 24 at the most.
+    pub by_turn: Vec<TurnGrowth>,
+    /// Share of all prompts' tokens that were part of the turn before or of its answer: what a prefix cache
+    /// can spare that keeps each conversation.
+    pub history_share: f64,
+    /// Conversations that end before their last turn, for want of context.
+    pub cut_by_context: u64,
+    /// Tokens that a conversation may reach, where the plan bounds it.
+    pub max_context: Option<u32>,
+}
+
+/// The prompts of one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnGrowth {
+    /// The turn, from 1.
+    pub turn: u32,
+    /// Conversations that have it.
+    pub count: u64,
+    /// Mean prompt length, tokens.
+    pub isl: f64,
+    /// Share of its prompts' tokens that were said before.
+    pub history_share: f64,
+}
+
+/// Pauses after answers, seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThinkFigures {
+    /// The distribution as written.
+    pub written: String,
+    /// Its mean.
+    pub mean: f64,
 }
 
 /// A distribution of lengths, tokens.
@@ -134,9 +183,15 @@ impl TrafficDocument {
         counted: bool,
     ) -> Self {
         let (mut isl, mut osl, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut growth = growth::Growth::new(plan);
         for request in requests {
-            isl.push(request.isl);
-            osl.push(request.osl);
+            match request.conversation.as_deref() {
+                Some(conversation) => growth.add(conversation, &mut isl, &mut osl),
+                None => {
+                    isl.push(request.isl);
+                    osl.push(request.osl);
+                }
+            }
             if shown.len() < samples {
                 let RequestSpec { id, prompt, isl, osl, .. } = request;
                 shown.push(Sample { id, isl, osl, prompt });
@@ -161,6 +216,8 @@ impl TrafficDocument {
             shared_prefix_share,
             arrivals: dataset.and_then(|dataset| TraceFigures::of(&dataset.times().ok()?)),
             dataset: dataset.map(|dataset| DatasetFigures::of(dataset, counted)),
+            conversations: growth.figures(),
+            think: plan.think.map(|think| ThinkFigures { written: think.to_string(), mean: think.mean() }),
             samples: shown,
         }
     }
@@ -175,7 +232,13 @@ impl TrafficDocument {
 
 fn in_words(plan: &WorkloadPlan) -> String {
     if let Some(source) = &plan.source {
-        return format!("the requests of {}", source.path);
+        return match &plan.sessions {
+            Some(sessions) if sessions.as_recorded => format!("the conversations of {}", source.path),
+            Some(sessions) => {
+                format!("the conversations of {}, of {} turns at the most", source.path, sessions.turns)
+            }
+            None => format!("the requests of {}", source.path),
+        };
     }
     let mut text = if plan.classes.is_empty() {
         format!("ISL {}, OSL {}", plan.isl, plan.osl)
@@ -192,6 +255,9 @@ fn in_words(plan: &WorkloadPlan) -> String {
     if let Some(pool) = plan.prefixes.pool {
         let share = 100.0 * pool.hit_rate;
         text.push_str(&format!("; {} prefixes of {} tokens, hit by {share:.0}%", pool.count, pool.tokens));
+    }
+    if let Some(sessions) = &plan.sessions {
+        text.push_str(&format!("; conversations of {} turns", sessions.in_words()));
     }
     text
 }

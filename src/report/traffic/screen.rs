@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{LengthFigures, TrafficDocument};
+use super::{ConversationFigures, LengthFigures, TrafficDocument};
 use crate::report::terminal::Style;
+use crate::units::Seconds;
 
 /// Characters of a prompt that are shown.
 const SHOWN: usize = 400;
@@ -56,6 +57,25 @@ fn body(text: &mut String, document: &TrafficDocument, width: usize) -> std::fmt
         _ => "",
     };
     writeln!(text, "prefixes   {share:.0}% of prompt tokens are shared with other prompts{how}")?;
+    if let Some(think) = &document.think {
+        writeln!(text, "pauses     {} after each answer, {} on average", think.written, Seconds(think.mean))?;
+    }
+    if let Some(talks) = &document.conversations {
+        let each = &talks.turns_each;
+        writeln!(
+            text,
+            "turns      {:.1} a conversation on average ({} to {}); {:.0}% of prompt tokens were said before",
+            each.mean,
+            each.min,
+            each.max,
+            100.0 * talks.history_share
+        )?;
+        if let (Some(most), n) = (talks.max_context, talks.cut_by_context)
+            && n > 0
+        {
+            writeln!(text, "context    {n} conversations end early, before they exceed {most} tokens")?;
+        }
+    }
     write!(text, "requests   {} looked at", document.requests)?;
     if let Some(correlation) = document.correlation {
         write!(text, "; ISL and OSL correlate by {correlation:.2}")?;
@@ -73,6 +93,9 @@ fn body(text: &mut String, document: &TrafficDocument, width: usize) -> std::fmt
             "{name:<6} {mean:>9.1} {min:>7} {p50:>7.0} {p90:>7.0} {p95:>7.0} {p99:>7.0} {max:>7}"
         )?;
     }
+    if let Some(talks) = &document.conversations {
+        growth(text, talks, width)?;
+    }
     for (name, figures) in [("ISL", &document.isl), ("OSL", &document.osl)] {
         histogram(text, name, figures, width)?;
     }
@@ -81,6 +104,22 @@ fn body(text: &mut String, document: &TrafficDocument, width: usize) -> std::fmt
         let shown: String = sample.prompt.chars().take(SHOWN).collect();
         let rest = if shown.len() < sample.prompt.len() { " ..." } else { "" };
         writeln!(text, "  {}{rest}", shown.replace('\n', "\n  "))?;
+    }
+    Ok(())
+}
+
+/// Prompts turn by turn: a bar each, what was said before drawn lighter.
+fn growth(text: &mut String, talks: &ConversationFigures, width: usize) -> std::fmt::Result {
+    writeln!(text, "\nprompt by turn, tokens (░ said before, █ new)")?;
+    let most = talks.by_turn.iter().map(|turn| turn.isl).fold(1.0, f64::max);
+    for turn in &talks.by_turn {
+        let room = (width - 34) as f64;
+        let bar = (turn.isl / most * room).round() as usize;
+        let before = (turn.isl / most * room * turn.history_share).round() as usize;
+        let drawn = "░".repeat(before) + &"█".repeat(bar.saturating_sub(before));
+        let line =
+            format!("{:>7} {:>9.1} {:>12}  {drawn}", turn.turn, turn.isl, format!("{} sent", turn.count));
+        writeln!(text, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -132,6 +132,7 @@ fn base() -> Params {
         max_batched_tokens: 2048,
         kv: KvPolicy::Paged { blocks: 6_000 },
         prefix_hit: 0.0,
+        prefix_caching: true,
         speculation: None,
         failures: 0.0,
         early_stop: None,

@@ -3,6 +3,8 @@
 //! Its tokenizer is made to be simple and exact: one token for each word between blanks. A chat
 //! adds [`TEMPLATE_TOKENS_PER_MESSAGE`] for each message and [`TEMPLATE_TOKENS`] to begin the answer.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -40,6 +42,8 @@ struct StreamOptions {
 
 #[derive(Debug, Deserialize)]
 struct Message {
+    #[serde(default)]
+    role: String,
     #[serde(default)]
     content: Option<Content>,
 }
@@ -183,6 +187,16 @@ impl Message {
     }
 }
 
+/// A name for some messages: equal ones have the same.
+fn name_of(messages: &[Message]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for message in messages {
+        message.role.hash(&mut hasher);
+        message.words().for_each(|word| word.hash(&mut hasher));
+    }
+    hasher.finish()
+}
+
 impl Request {
     /// Prompt length, tokens.
     pub(super) fn prompt_tokens(&self, call: Call) -> Result<u32, Refusal> {
@@ -204,6 +218,16 @@ impl Request {
             },
         };
         if tokens == 0 { Err(missing("prompt")) } else { Ok(tokens) }
+    }
+
+    /// Names of the turn that a chat goes on with, and of the chat itself: a turn sends the messages of the
+    /// turn before, its answer, and one message more.
+    pub(super) fn names(&self, call: Call) -> (Option<u64>, Option<u64>) {
+        if call == Call::Completion {
+            return (None, None);
+        }
+        let answered = self.messages.len().checked_sub(2).filter(|&at| self.messages[at].role == "assistant");
+        (answered.map(|at| name_of(&self.messages[..at])), Some(name_of(&self.messages)))
     }
 
     /// Checks what this server cannot do.

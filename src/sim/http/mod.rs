@@ -232,7 +232,8 @@ impl Server {
         // Where the engine would stop before the least that the client takes, it does not stop.
         let earliest = self.preset.params.early_stop.map_or(1.0, |early| early.fraction) * f64::from(osl);
         let may_stop = !request.ignore_eos && f64::from(request.min_tokens) <= earliest;
-        let job = Job { id: number, arrival: 0.0, isl: prompt_tokens, osl, may_stop };
+        let (after, keep) = request.names(call);
+        let job = Job { id: number, arrival: 0.0, isl: prompt_tokens, osl, may_stop, after, keep };
         let submit = Command::Submit { job, arrived, updates: sender };
         self.commands.send(submit).map_err(|_| Refusal::closing())?;
         let plan = StreamPlan {

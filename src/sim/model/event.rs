@@ -13,6 +13,10 @@ pub struct Job {
     pub osl: u32,
     /// Whether the server may end it early (the client did not ask to ignore EOS).
     pub may_stop: bool,
+    /// Name of the turn that it goes on with.
+    pub after: Option<u64>,
+    /// Name under which what is computed for it can be found by the next turn.
+    pub keep: Option<u64>,
 }
 
 /// Something that a client would notice, at the end of a step.

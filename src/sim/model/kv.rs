@@ -49,6 +49,14 @@ impl Kv {
         }
     }
 
+    /// Tokens that nobody needs.
+    pub(super) fn free_tokens(&self) -> u64 {
+        match self.policy {
+            KvPolicy::Paged { .. } => self.free_blocks() * u64::from(BLOCK),
+            KvPolicy::Reserve { tokens } => tokens.saturating_sub(self.reserved),
+        }
+    }
+
     /// A sequence that holds `before` tokens grows to `after`.
     pub(super) fn grow(&mut self, before: u32, after: u32) {
         self.resident += u64::from(after - before);

@@ -14,12 +14,13 @@
 //!     max_batched_tokens: 2048,
 //!     kv: KvPolicy::Reserve { tokens: 100_000 },
 //!     prefix_hit: 0.0,
+//!     prefix_caching: true,
 //!     speculation: None,
 //!     failures: 0.0,
 //!     early_stop: None,
 //! };
 //! let mut model = Model::new(params, 1);
-//! model.submit(Job { id: 0, arrival: 0.0, isl: 100, osl: 3, may_stop: false });
+//! model.submit(Job { id: 0, arrival: 0.0, isl: 100, osl: 3, may_stop: false, after: None, keep: None });
 //! let mut events = Vec::new();
 //! while model.step(&mut events) {}
 //! let Some(Event::Finished(served)) = events.last() else { panic!() };
@@ -28,6 +29,7 @@
 //! assert!((served.latest.unwrap() - 0.042).abs() < 1e-12);
 //! ```
 
+mod cache;
 mod event;
 mod kv;
 mod noise;
@@ -38,6 +40,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use cache::Cache;
 use kv::Kv;
 use noise::Noise;
 
@@ -57,6 +60,7 @@ pub struct Model {
     /// Accepted draft tokens.
     drafts: Stream,
     kv: Kv,
+    cache: Cache,
     sequences: Vec<Sequence>,
     vacant: Vec<u32>,
     waiting: VecDeque<u32>,
@@ -119,6 +123,7 @@ impl Model {
             fate: Stream::new(seed, "sim.fate"),
             drafts: Stream::new(seed, "sim.drafts"),
             kv: Kv::new(params.kv),
+            cache: Cache::default(),
             sequences: Vec::new(),
             vacant: Vec::new(),
             waiting: VecDeque::new(),

@@ -20,6 +20,9 @@ pub struct Params {
     pub kv: KvPolicy,
     /// Share of each prompt that is found in the prefix cache and needs no prefill.
     pub prefix_hit: f64,
+    /// Whether a turn of a conversation finds what was computed for the turn before it, as long as there
+    /// is room for that.
+    pub prefix_caching: bool,
     /// Speculative decoding, where it is on.
     pub speculation: Option<Speculation>,
     /// Share of requests that the server fails.

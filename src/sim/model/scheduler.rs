@@ -16,6 +16,7 @@ impl Model {
         let draft = self.params.speculation.map_or(0, |speculation| speculation.draft);
         let verified = batch.saturating_mul(1 + draft);
         let budget = self.params.max_batched_tokens.saturating_sub(verified).max(1);
+        self.cache.fit(self.kv.free_tokens());
         if !preempted {
             self.admit(budget);
         }
@@ -86,11 +87,11 @@ impl Model {
     /// Prompt tokens of a waiting request that are in the prefix cache: whole blocks, and never the
     /// last token, which must be computed to know the next.
     fn cached_prefix(&self, slot: u32) -> u32 {
-        if self.params.prefix_hit <= 0.0 {
-            return 0;
-        }
         let sequence = &self.sequences[slot as usize];
-        let found = (f64::from(sequence.job.isl) * self.params.prefix_hit) as u32 / BLOCK * BLOCK;
+        let before = sequence.job.after.filter(|_| self.params.prefix_caching);
+        let before = before.map_or(0, |name| self.cache.find(name).min(sequence.job.isl));
+        let shared = f64::from(sequence.job.isl) * self.params.prefix_hit;
+        let found = before.max(shared as u32) / BLOCK * BLOCK;
         found.min((sequence.to_prefill - 1) / BLOCK * BLOCK)
     }
 
@@ -107,6 +108,10 @@ impl Model {
             self.counters.queue_seconds += (self.now - sequence.job.arrival).max(0.0);
             self.counters.prefix_queries += u64::from(sequence.job.isl);
             self.counters.prefix_hits += u64::from(cached);
+        }
+        if let Some(name) = sequence.job.after {
+            // What was found is its own now.
+            self.cache.take(name);
         }
         self.kv.grow(0, cached);
         self.prefilling.push(slot);
@@ -233,6 +238,9 @@ impl Model {
         self.counters.finished += 1;
         self.counters.decode_seconds += self.now - served.first.unwrap_or(self.now);
         self.counters.e2e_seconds += self.now - served.job.arrival;
+        if let Some(name) = served.job.keep.filter(|_| self.params.prefix_caching) {
+            self.cache.keep(name, held);
+        }
         self.vacant.push(slot);
         events.push(Event::Finished(served));
     }

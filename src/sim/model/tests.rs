@@ -17,6 +17,7 @@ fn params() -> Params {
         max_batched_tokens: 256,
         kv: KvPolicy::Reserve { tokens: 1_000_000 },
         prefix_hit: 0.0,
+        prefix_caching: true,
         speculation: None,
         failures: 0.0,
         early_stop: None,
@@ -24,7 +25,7 @@ fn params() -> Params {
 }
 
 fn job(id: u64, isl: u32, osl: u32) -> Job {
-    Job { id, arrival: 0.0, isl, osl, may_stop: true }
+    Job { id, arrival: 0.0, isl, osl, may_stop: true, after: None, keep: None }
 }
 
 /// Runs `jobs`, all there at 0, until the server is idle.

@@ -19,6 +19,7 @@
 mod open;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -30,9 +31,10 @@ use crate::loadgen::session::{Excess, InFlight, LevelHistory, Session, SessionEr
 use crate::observed::{Quantity, Series, ServerFigures, Values};
 use crate::sim::model::{Event, Job, Model, Params, Served};
 use crate::sim::traffic::{Sampler, Traffic};
-use crate::workload::Arrivals;
+use crate::workload::{Arrivals, Habits};
 
 use open::OpenLoop;
+use users::{Next, Users};
 
 /// Seconds between two looks at the server's metrics. More often than a live server is asked: they
 /// cost nothing here, and the trials are as short.
@@ -45,8 +47,12 @@ pub struct SimSession {
     sampler: Sampler,
     /// The level asked for.
     target: u32,
-    /// Users there are: the requests in flight.
+    /// Users there are: the requests in flight, and those who pause.
     users: u32,
+    /// What they do beside sending requests, where they do anything.
+    habits: Option<Users>,
+    /// What the user of the request that has just ended does next.
+    next_talk: Option<Next>,
     additions: Option<Additions>,
     open: OpenLoop,
     issued: u64,
@@ -90,8 +96,11 @@ impl SimSession {
     /// A load without users on an idle server. Records have no gaps between tokens; their TPOT and
     /// all else is exact.
     pub fn new(params: Params, traffic: Traffic, seed: u64) -> Self {
+        let habits = traffic.users().map(|plan| Users::new(Habits::of(plan, seed)));
         Self {
             model: Model::new(params, seed),
+            habits,
+            next_talk: None,
             sampler: Sampler::new(traffic, seed),
             target: 0,
             users: 0,
@@ -121,14 +130,6 @@ impl SimSession {
         &self.model
     }
 
-    /// Sends the request of a user.
-    fn issue(&mut self, at: f64) {
-        let (isl, osl) = self.sampler.draw();
-        let id = self.issued;
-        self.issued += 1;
-        self.model.submit(Job { id, arrival: at, isl, osl, may_stop: true });
-    }
-
     /// Lets the users come whose time it is.
     fn add_due(&mut self) {
         let now = self.model.now();
@@ -143,7 +144,7 @@ impl SimSession {
             self.additions = Some(Additions { next: additions.next + additions.interval, ..additions });
             self.users += 1;
             self.levels.push(additions.next, self.users);
-            self.issue(additions.next);
+            self.user_comes(additions.next);
         }
         if self.users >= self.target {
             self.additions = None;
@@ -162,16 +163,18 @@ impl SimSession {
     /// When the next request is sent of itself: by a user that comes, or on schedule.
     fn next_send(&self) -> Option<f64> {
         let user = self.additions.map(|additions| additions.next);
-        user.into_iter().chain(self.open.next()).reduce(f64::min)
+        let wake = self.habits.as_ref().and_then(Users::next_wake);
+        user.into_iter().chain(self.open.next()).chain(wake).reduce(f64::min)
     }
 
     /// A user's request has ended: the next one is sent, or a surplus user leaves.
     fn user_is_free(&mut self) {
         if self.users > self.target {
             self.users -= 1;
+            self.next_talk = None;
             self.note_level();
         } else {
-            self.issue(self.model.now());
+            self.goes_on(false);
         }
     }
 
@@ -184,7 +187,11 @@ impl SimSession {
 
     /// A request has ended: what comes next in its loop.
     fn next_of(&mut self, of_schedule: bool) {
-        if of_schedule { self.place_is_free() } else { self.user_is_free() }
+        match of_schedule {
+            true if self.goes_on(true) => {}
+            true => self.place_is_free(),
+            false => self.user_is_free(),
+        }
     }
 
     /// Takes in what a step brought; returns how many requests ended and how many first tokens came.
@@ -212,6 +219,7 @@ impl SimSession {
                     let mut record = blank(&job, outcome);
                     record.ended = at;
                     let of_schedule = self.open.settle(&mut record);
+                    self.settle_turn(&mut record);
                     self.happened.push(SessionEvent::Ended(Box::new(record)));
                     self.next_of(of_schedule);
                 }
@@ -249,6 +257,7 @@ impl SimSession {
             }
         }
         let of_schedule = self.open.settle(&mut record);
+        self.settle_turn(&mut record);
         self.happened.push(SessionEvent::Ended(Box::new(record)));
         of_schedule
     }
@@ -310,6 +319,9 @@ fn blank(job: &Job, outcome: Outcome) -> RequestRecord {
         outcome,
         resends: 0,
         queued: None,
+        session: None,
+        turn: None,
+        context_full: false,
     }
 }
 
@@ -326,7 +338,14 @@ impl Session for SimSession {
             let interval = spread.max(0.0) / f64::from(users - self.users);
             self.additions = Some(Additions { next: now, interval });
             self.add_due();
-        } else if excess == Excess::Abort && users < self.users {
+            return;
+        }
+        let dismissed = self.dismiss(self.users.saturating_sub(users));
+        self.users -= dismissed;
+        if dismissed > 0 {
+            self.note_level();
+        }
+        if excess == Excess::Abort && users < self.users {
             let mut youngest: Vec<(f64, u64)> = self
                 .model
                 .in_service()
@@ -350,6 +369,7 @@ impl Session for SimSession {
         while self.model.now() < wake.at && ended < wake.ended && firsts < wake.first_tokens {
             self.add_due();
             self.arrive();
+            self.wake_due();
             if self.model.step(&mut self.events) {
                 self.look();
                 let (more_ended, more_firsts) = self.take_in();
@@ -367,6 +387,7 @@ impl Session for SimSession {
         }
         self.add_due();
         self.arrive();
+        self.wake_due();
         Ok(())
     }
 
@@ -382,8 +403,13 @@ impl Session for SimSession {
             first: served.first,
             latest: served.latest,
             tokens: served.tokens,
+            turn: self.habits.as_ref().and_then(|users| users.turn(served.job.id)),
         };
         self.model.in_service().map(flying).chain(self.open.waiting().map(InFlight::waiting)).collect()
+    }
+
+    fn thinking(&self) -> usize {
+        self.habits.as_ref().map_or(0, Users::thinking)
     }
 
     fn levels(&self) -> &LevelHistory {

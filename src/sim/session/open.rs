@@ -5,7 +5,6 @@ use std::collections::{HashMap, VecDeque};
 use super::SimSession;
 use crate::loadgen::record::{Outcome, RequestRecord};
 use crate::loadgen::session::Excess;
-use crate::sim::model::Job;
 use crate::units::Load;
 use crate::workload::{Arrivals, RateCurve, Schedule};
 
@@ -55,6 +54,11 @@ impl OpenLoop {
         self.waiting.iter().copied()
     }
 
+    /// Notes when a request was to be sent.
+    pub(super) fn note(&mut self, id: u64, scheduled: f64) {
+        self.scheduled.insert(id, scheduled);
+    }
+
     /// When a request in flight was to be sent; none for one of a closed loop.
     pub(super) fn scheduled(&self, id: u64) -> Option<f64> {
         self.scheduled.get(&id).copied()
@@ -79,6 +83,10 @@ impl SimSession {
             ids.sort_unstable();
             ids.into_iter().for_each(|id| self.remove(id, Outcome::Cancelled));
         }
+        if arrivals.is_none() || excess == Excess::Abort {
+            // Conversations of a loop that is over are not gone on with.
+            self.hang_up();
+        }
         if let Some(arrivals) = &arrivals {
             self.open.cap = arrivals.in_flight_cap.max(1);
             self.levels.push_load(now, Load::RequestRate(arrivals.curve.at(0.0)));
@@ -97,14 +105,15 @@ impl SimSession {
     /// Sends what was due by now.
     pub(super) fn arrive(&mut self) {
         let now = self.model.now();
-        while let Some(running) = &mut self.open.running
-            && let Some(due) = running.next.filter(|&due| due <= now)
-        {
-            running.draw();
-            if self.open.scheduled.len() as u32 >= self.open.cap {
+        while let Some(due) = self.open.next().filter(|&due| due <= now) {
+            if let Some(running) = &mut self.open.running {
+                running.draw();
+            }
+            let present = self.open.scheduled.len() + self.pausing();
+            if present as u32 >= self.open.cap {
                 self.open.waiting.push_back(due);
             } else {
-                self.send(due, due);
+                self.begin_anew(due, Some(due));
             }
         }
     }
@@ -112,15 +121,7 @@ impl SimSession {
     /// A request of the open loop has ended: its place goes to the one that has waited longest.
     pub(super) fn place_is_free(&mut self) {
         if let Some(scheduled) = self.open.waiting.pop_front() {
-            self.send(scheduled, self.model.now());
+            self.begin_anew(self.model.now(), Some(scheduled));
         }
-    }
-
-    fn send(&mut self, scheduled: f64, at: f64) {
-        let (isl, osl) = self.sampler.draw();
-        let id = self.issued;
-        self.issued += 1;
-        self.open.scheduled.insert(id, scheduled);
-        self.model.submit(Job { id, arrival: at, isl, osl, may_stop: true });
     }
 }

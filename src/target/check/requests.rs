@@ -41,7 +41,7 @@ fn fresh() -> Stream {
 }
 
 fn spec(id: u64, words: u32, osl: u32, draws: &mut Stream) -> RequestSpec {
-    RequestSpec { id, prompt: prompt(words, draws), isl: words, osl, messages: None }
+    RequestSpec::new(id, prompt(words, draws), words, osl)
 }
 
 /// Streaming, token counts in the stream, and output length.

@@ -160,9 +160,7 @@ impl Start<'_> {
         let client = Client::new(options, Instant::now())?;
         for id in 0..self.engine.warmup {
             let prompt = format!("Request {id} that only warms the server up.");
-            let record = client
-                .fetch(&RequestSpec { id: u64::from(id), prompt, isl: 8, osl: WARM_TOKENS, messages: None })
-                .await;
+            let record = client.fetch(&RequestSpec::new(u64::from(id), prompt, 8, WARM_TOKENS)).await;
             if let Outcome::Failed { detail, .. } = &record.outcome {
                 tracing::warn!("warm-up request {id} failed: {detail}");
             }

@@ -97,8 +97,7 @@ async fn a_load_opens_at_the_clock_and_number_given() {
     let url = serve(chatting(|| stream(16, true))).await;
     let endpoint = find(&plan(url)).await.unwrap();
     let requests = Box::new(|first: u64| {
-        let spec =
-            |id| RequestSpec { id, prompt: format!("Tell me of {id}"), isl: 4, osl: 16, messages: None };
+        let spec = |id| RequestSpec::new(id, format!("Tell me of {id}"), 4, 16);
         Box::new((first..).map(spec)) as Box<dyn Iterator<Item = RequestSpec> + Send>
     });
     let (_stop, interrupt) = tokio::sync::watch::channel(false);

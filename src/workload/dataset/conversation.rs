@@ -2,31 +2,78 @@
 
 use serde_json::Value;
 
-use super::{Entry, Message};
+use super::{Entry, Exchange, Message};
 
-/// A conversation of ShareGPT's form: its first question and the answer to it. None without a question.
-pub(super) fn sharegpt(value: &Value) -> Result<Option<Entry>, String> {
+/// Who speaks in the turns of a list in ShareGPT's form, and what.
+fn spoken(value: &Value) -> Result<Option<Vec<Message>>, String> {
     let turns = ["conversations", "conversation"].iter().find_map(|name| value.get(name));
-    let turns = turns.and_then(Value::as_array).ok_or("it has no list `conversations`")?;
-    let turn = |turn: &Value| -> Result<(String, String), String> {
+    let Some(turns) = turns else { return Ok(None) };
+    let turns = turns.as_array().ok_or("it has no list `conversations`")?;
+    let turn = |turn: &Value| -> Result<Message, String> {
         let text = |names: [&str; 2]| names.iter().find_map(|name| turn.get(name)?.as_str());
         match (text(["from", "role"]), text(["value", "content"])) {
-            (Some(from), Some(value)) => Ok((role(from).to_owned(), value.to_owned())),
+            (Some(from), Some(value)) => {
+                Ok(Message { role: role(from).to_owned(), content: value.to_owned() })
+            }
             _ => Err("a turn has no texts `from` and `value`".to_owned()),
         }
     };
-    let turns: Vec<(String, String)> = turns.iter().map(turn).collect::<Result<_, _>>()?;
-    let Some(asked) = turns.iter().position(|(role, text)| role == "user" && !text.trim().is_empty()) else {
-        return Ok(None);
+    turns.iter().map(turn).collect::<Result<_, _>>().map(Some)
+}
+
+/// A conversation of ShareGPT's form: its first question and the answer to it. None without a question.
+pub(super) fn sharegpt(value: &Value) -> Result<Option<Entry>, String> {
+    let turns = spoken(value)?.ok_or("it has no list `conversations`")?;
+    let is_asked = |turn: &Message| turn.role == "user" && !turn.content.trim().is_empty();
+    let Some(asked) = turns.iter().position(is_asked) else { return Ok(None) };
+    let mut messages: Vec<Message> =
+        turns[..asked].iter().filter(|turn| turn.role == "system").cloned().collect();
+    messages.push(turns[asked].clone());
+    let answer =
+        turns.get(asked + 1).filter(|turn| turn.role == "assistant" && !turn.content.trim().is_empty());
+    Ok(Some(Entry { messages, answer: answer.map(|turn| turn.content.clone()), ..Entry::default() }))
+}
+
+/// A whole conversation of either form, turn by turn. What one side says in several messages is one
+/// message; what is neither a user's, an answer nor a system message before the first question is left
+/// out. None without a question.
+pub(super) fn whole(value: &Value) -> Result<Option<Entry>, String> {
+    let inner = value.get("body").unwrap_or(value);
+    let list = match (spoken(value)?, inner.get("messages")) {
+        (Some(turns), _) => turns,
+        (None, Some(messages)) => {
+            let messages = messages.as_array().ok_or("`messages` is no list")?;
+            messages.iter().map(message).collect::<Result<_, _>>()?
+        }
+        // A prompt alone is a conversation of one turn.
+        (None, None) => return openai(value),
     };
-    let mut messages: Vec<Message> = turns[..asked]
-        .iter()
-        .filter(|(role, _)| role == "system")
-        .map(|(role, content)| Message { role: role.clone(), content: content.clone() })
-        .collect();
-    messages.push(Message { role: "user".to_owned(), content: turns[asked].1.clone() });
-    let answer = turns.get(asked + 1).filter(|(role, text)| role == "assistant" && !text.trim().is_empty());
-    Ok(Some(Entry { messages, answer: answer.map(|(_, text)| text.clone()), ..Entry::default() }))
+    let mut system = Vec::new();
+    let mut turns: Vec<Exchange> = Vec::new();
+    for Message { role, content } in list {
+        if content.trim().is_empty() {
+            continue;
+        }
+        match (role.as_str(), turns.last_mut()) {
+            ("system", None) => system.push(Message { role, content }),
+            ("user", Some(Exchange { question, answer: None })) => {
+                question.push('\n');
+                question.push_str(&content);
+            }
+            ("user", _) => turns.push(Exchange { question: content, answer: None }),
+            ("assistant", Some(Exchange { answer: Some(answer), .. })) => {
+                answer.push('\n');
+                answer.push_str(&content);
+            }
+            ("assistant", Some(turn)) => turn.answer = Some(content),
+            _ => {}
+        }
+    }
+    let mut turns = turns.into_iter();
+    let Some(Exchange { question, answer }) = turns.next() else { return Ok(None) };
+    let mut messages = system;
+    messages.push(Message { role: "user".to_owned(), content: question });
+    Ok(Some(Entry { messages, answer, later: turns.collect(), ..Entry::default() }))
 }
 
 fn role(name: &str) -> &str {

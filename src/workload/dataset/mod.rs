@@ -100,7 +100,16 @@ pub struct Message {
     pub content: String,
 }
 
-/// One request of a file.
+/// A later turn of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// What the user said.
+    pub question: String,
+    /// What was answered, where the file tells it.
+    pub answer: Option<String>,
+}
+
+/// One request of a file, or one conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
     /// When it came, seconds on the file's own clock.
@@ -113,6 +122,8 @@ pub struct Entry {
     pub messages: Vec<Message>,
     /// What was answered.
     pub answer: Option<String>,
+    /// Of a whole conversation, the turns after that.
+    pub later: Vec<Exchange>,
     /// Hashes of the prefix blocks that the prompt is made of.
     pub blocks: Vec<u64>,
 }
@@ -142,6 +153,11 @@ impl Entry {
     fn rough_osl(&self) -> Option<u32> {
         self.osl.or_else(|| self.answer.as_deref().map(|answer| words(answer).max(1)))
     }
+
+    /// Turns of the conversation; 1 for a request.
+    pub fn turns(&self) -> u32 {
+        1 + self.later.len() as u32
+    }
 }
 
 fn words(text: &str) -> u32 {
@@ -165,7 +181,7 @@ pub struct Findings {
     pub shown: Vec<(u64, String)>,
     /// Entries that are well-formed and ask for nothing: no question, or no tokens.
     pub left_out: u64,
-    /// Entries that tell an output length.
+    /// Entries that tell an output length; of conversations, turns.
     pub with_osl: u64,
     /// Whether the prompts are texts, whose lengths are counted in words here.
     pub has_texts: bool,
@@ -173,6 +189,8 @@ pub struct Findings {
     pub isl: BTreeMap<u32, u64>,
     /// How often each output length was seen.
     pub osl: BTreeMap<u32, u64>,
+    /// How many turns the conversations have.
+    pub turns: BTreeMap<u32, u64>,
     /// Blocks of prefixes, and how many of them had come before.
     pub blocks: (u64, u64),
 }
@@ -186,6 +204,8 @@ pub struct Dataset {
     places: Vec<Place>,
     has_times: bool,
     findings: Findings,
+    /// Whether entries are whole conversations.
+    conversations: bool,
     file: Mutex<File>,
 }
 
@@ -195,7 +215,7 @@ impl Dataset {
     /// # Errors
     /// When the file cannot be read, is of no known format, or holds nothing to be sent.
     pub fn scan(path: &str, format: Option<DatasetFormat>) -> Result<Self, DatasetError> {
-        Self::open_window(path, format, false, None)
+        Self::open_window(path, format, false, None, false)
     }
 
     /// Opens the file of a plan.
@@ -204,7 +224,8 @@ impl Dataset {
     /// As [`Dataset::scan`]; also when an entry is malformed and the plan is strict, or when a window of
     /// time is asked for and there are no timestamps.
     pub fn open(source: &SourcePlan) -> Result<Self, DatasetError> {
-        Self::open_window(&source.path, Some(source.format), source.strict, source.window)
+        let SourcePlan { path, format, strict, window, conversations, .. } = source;
+        Self::open_window(path, Some(*format), *strict, *window, *conversations)
     }
 
     fn open_window(
@@ -212,6 +233,7 @@ impl Dataset {
         format: Option<DatasetFormat>,
         strict: bool,
         window: Option<WindowPlan>,
+        conversations: bool,
     ) -> Result<Self, DatasetError> {
         let failed =
             |error: std::io::Error| DatasetError::Read { path: path.to_owned(), reason: error.to_string() };
@@ -233,7 +255,7 @@ impl Dataset {
                 columns = header;
                 continue;
             }
-            match parse(format, &columns, &record.text) {
+            match parse(format, &columns, &record.text, conversations) {
                 Ok(Some(entry)) => {
                     has_times &= entry.at.is_some();
                     findings.has_texts |= !entry.messages.is_empty();
@@ -283,8 +305,14 @@ impl Dataset {
             places,
             has_times,
             findings,
+            conversations,
             file: Mutex::new(file),
         })
+    }
+
+    /// The tokens of a text that nobody counts: its words.
+    pub(super) fn words(text: &str) -> u32 {
+        words(text)
     }
 
     /// The file's path.
@@ -328,6 +356,11 @@ impl Dataset {
         Lengths::empirical(&self.path, &self.findings.isl)
     }
 
+    /// Turns of the conversations.
+    pub fn turns(&self) -> Lengths {
+        Lengths::empirical(&self.path, &self.findings.turns)
+    }
+
     /// The lengths of the outputs, as far as they are told.
     pub fn osl(&self) -> Option<Lengths> {
         (self.findings.with_osl > 0).then(|| Lengths::empirical(&self.path, &self.findings.osl))
@@ -347,7 +380,7 @@ impl Dataset {
             file.read_exact(&mut text).map_err(|error| failed(error.to_string()))?;
         }
         let text = String::from_utf8_lossy(&text);
-        match parse(self.format, &self.columns, &text) {
+        match parse(self.format, &self.columns, &text, self.conversations) {
             Ok(Some(entry)) => Ok(entry),
             _ => Err(failed("it was changed while it was in use".to_owned())),
         }
@@ -356,14 +389,19 @@ impl Dataset {
 
 /// What the findings keep of an entry.
 struct Sketch {
-    isl: u32,
-    osl: Option<u32>,
+    /// Prompt and output length of its request, or of each turn.
+    lengths: Vec<(u32, Option<u32>)>,
     blocks: Vec<u64>,
 }
 
 impl Sketch {
     fn of(entry: Entry) -> Self {
-        Self { isl: entry.rough_isl(), osl: entry.rough_osl(), blocks: entry.blocks }
+        let later = entry.later.iter().map(|turn| {
+            let osl = turn.answer.as_deref().map(|answer| words(answer).max(1));
+            (words(&turn.question).max(1), osl)
+        });
+        let lengths = std::iter::once((entry.rough_isl(), entry.rough_osl())).chain(later).collect();
+        Self { lengths, blocks: entry.blocks }
     }
 }
 
@@ -371,10 +409,13 @@ impl Findings {
     fn take(&mut self, found: Vec<(Place, Sketch)>) -> Vec<Place> {
         let mut known = HashSet::new();
         let keep = |(place, sketch): (Place, Sketch)| {
-            *self.isl.entry(sketch.isl).or_default() += 1;
-            if let Some(osl) = sketch.osl {
-                *self.osl.entry(osl).or_default() += 1;
-                self.with_osl += 1;
+            *self.turns.entry(sketch.lengths.len() as u32).or_default() += 1;
+            for (isl, osl) in sketch.lengths {
+                *self.isl.entry(isl).or_default() += 1;
+                if let Some(osl) = osl {
+                    *self.osl.entry(osl).or_default() += 1;
+                    self.with_osl += 1;
+                }
             }
             for block in sketch.blocks {
                 self.blocks.0 += 1;
@@ -391,7 +432,12 @@ fn place(record: &Record, entry: &Entry) -> Place {
 }
 
 /// One entry; none where it is well-formed and there is nothing to be sent.
-fn parse(format: DatasetFormat, columns: &Columns, text: &str) -> Result<Option<Entry>, String> {
+fn parse(
+    format: DatasetFormat,
+    columns: &Columns,
+    text: &str,
+    conversations: bool,
+) -> Result<Option<Entry>, String> {
     let json = || {
         serde_json::from_str::<Value>(text).map_err(|error| {
             // The position is within the entry; the line is told apart.
@@ -400,6 +446,7 @@ fn parse(format: DatasetFormat, columns: &Columns, text: &str) -> Result<Option<
         })
     };
     let entry = match format {
+        DatasetFormat::Sharegpt | DatasetFormat::Openai if conversations => conversation::whole(&json()?)?,
         DatasetFormat::Sharegpt => conversation::sharegpt(&json()?)?,
         DatasetFormat::Openai => conversation::openai(&json()?)?,
         DatasetFormat::Mooncake => Some(table::mooncake(&json()?)?),

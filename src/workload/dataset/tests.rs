@@ -21,8 +21,14 @@ fn written(name: &str, text: &str) -> (tempfile::TempDir, String) {
 fn plan(name: &str, window: Option<WindowPlan>) -> (WorkloadPlan, Arc<Dataset>) {
     let dataset = Dataset::scan(&sample(name), None).unwrap();
     let osl = Lengths::Uniform { min: 500, max: 600 };
-    let source =
-        SourcePlan { path: sample(name), format: dataset.format(), strict: false, osl: osl.clone(), window };
+    let source = SourcePlan {
+        path: sample(name),
+        format: dataset.format(),
+        strict: false,
+        osl: osl.clone(),
+        conversations: false,
+        window,
+    };
     let mut plan = WorkloadPlan::of(dataset.isl(), osl);
     let dataset = Arc::new(Dataset::open(&source).unwrap());
     plan.source = Some(source);
@@ -186,6 +192,7 @@ fn an_entry_without_an_answer_has_the_plans_output_length() {
         format: DatasetFormat::Openai,
         strict: true,
         osl: Lengths::Fixed { tokens: 77 },
+        conversations: false,
         window: None,
     };
     let dataset = Arc::new(Dataset::open(&source).unwrap());
@@ -240,6 +247,7 @@ fn a_window_holds_the_entries_of_its_time_alone() {
         format: DatasetFormat::Lengths,
         strict: false,
         osl: Lengths::Fixed { tokens: 1 },
+        conversations: false,
         window: Some(WindowPlan::default()),
     };
     assert!(matches!(Dataset::open(&source), Err(DatasetError::NoTimes { .. })));
