@@ -47,7 +47,8 @@ pub fn knees(runs: &Runs, slo: &Slo, degradation: f64) -> Vec<Knee> {
     let latencies = |objective: &&Objective| {
         objective.metric.is_time() && matches!(objective.stat, Stat::Percentile(_) | Stat::Mean)
     };
-    let mut objectives: Vec<Objective> = slo.objectives.iter().filter(latencies).map(Objective::whole).collect();
+    let mut objectives: Vec<Objective> =
+        slo.objectives.iter().filter(latencies).map(Objective::whole).collect();
     if objectives.is_empty() {
         let p95 = |metric| Objective {
             metric,

@@ -99,7 +99,8 @@ impl Material {
     /// the longest of these.
     pub fn too_short_for<'a>(&self, slo: &'a Slo) -> Option<(&'a Objective, f64)> {
         let longest = self.fixed_seconds().fold(0.0, f64::max);
-        let too_long = |objective: &&Objective| objective.window.is_some_and(|window| full(longest, window) == 0);
+        let too_long =
+            |objective: &&Objective| objective.window.is_some_and(|window| full(longest, window) == 0);
         slo.objectives.iter().find(too_long).map(|objective| (objective, longest))
     }
 

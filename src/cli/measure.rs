@@ -2,8 +2,8 @@
 
 use clap::{ArgGroup, Args};
 use plimsoll::recipe::{
-    ArrivalsName, Bounds, Count, Duration, LoadSection, Purpose, Ramp, Rates, Recipe, ReplaySection,
-    Speeds, StrategyName, StrategySection, TrialSection, UsersRamp, Window, WorkloadSection,
+    ArrivalsName, Bounds, Count, Duration, LoadSection, Purpose, Ramp, Rates, Recipe, ReplaySection, Speeds,
+    StrategyName, StrategySection, TrialSection, UsersRamp, Window, WorkloadSection,
 };
 
 use super::complaint::Complaint;

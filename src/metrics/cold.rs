@@ -86,8 +86,7 @@ mod tests {
     use crate::metrics::tests::request;
 
     fn cold(ttft: impl Fn(u32) -> f64) -> Option<ColdStart> {
-        let records: Vec<RequestRecord> =
-            (0..40).map(|k| request(f64::from(k), ttft(k), 0.01, 11)).collect();
+        let records: Vec<RequestRecord> = (0..40).map(|k| request(f64::from(k), ttft(k), 0.01, 11)).collect();
         ColdStart::of(&records, &[])
     }
 
@@ -112,7 +111,15 @@ mod tests {
     fn few_requests_tell_nothing() {
         let records: Vec<RequestRecord> = (0..9).map(|k| request(f64::from(k), 0.1, 0.01, 11)).collect();
         assert_eq!(ColdStart::of(&records, &[]), None);
-        let flying = InFlight { id: 9, scheduled: None, sent: 9.0, first: Some(9.1), latest: None, tokens: 1, turn: None };
+        let flying = InFlight {
+            id: 9,
+            scheduled: None,
+            sent: 9.0,
+            first: Some(9.1),
+            latest: None,
+            tokens: 1,
+            turn: None,
+        };
         assert_eq!(ColdStart::of(&records, &[flying]).unwrap().of, 10);
     }
 }

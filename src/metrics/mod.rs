@@ -6,9 +6,9 @@ pub mod reading;
 pub mod sessions;
 pub mod slices;
 pub mod summary;
-pub mod windows;
 #[cfg(test)]
 mod tests;
+pub mod windows;
 
 pub use cold::ColdStart;
 pub use reading::{Samples, readings};

@@ -91,7 +91,12 @@ impl Values {
     }
 }
 
-pub(super) fn read(slo: &Slo, objective: &Objective, samples: &Samples<'_>, levels: &LevelHistory) -> Reading {
+pub(super) fn read(
+    slo: &Slo,
+    objective: &Objective,
+    samples: &Samples<'_>,
+    levels: &LevelHistory,
+) -> Reading {
     match objective.metric {
         Metric::Goodput => return goodput(slo, objective, samples, levels),
         Metric::Attainment | Metric::Errors => return share(slo, objective, samples, levels),

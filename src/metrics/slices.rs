@@ -64,13 +64,15 @@ pub fn slices(slo: &Slo, records: &[RequestRecord], pending: &[InFlight], from: 
         let lives = lives.chain(pending.iter().map(|flight| (flight.start(), f64::INFINITY)));
         let firsts = records.iter().filter_map(|record| Some((record.first?, record.start())));
         let firsts = firsts.chain(pending.iter().filter_map(|flight| Some((flight.first?, flight.start()))));
-        let of = |metric: Metric| percentiles(completed.clone().filter_map(|record| metric.of_request(record)));
+        let of =
+            |metric: Metric| percentiles(completed.clone().filter_map(|record| metric.of_request(record)));
         let count = completed.clone().count() as u32;
         let good = completed.clone().filter(|record| slo.is_good(record)).count() as f64;
         Slice {
             from: begin - from,
             to: end - from,
-            in_flight: lives.map(|(sent, gone)| (gone.min(end) - sent.max(begin)).max(0.0)).sum::<f64>() / step,
+            in_flight: lives.map(|(sent, gone)| (gone.min(end) - sent.max(begin)).max(0.0)).sum::<f64>()
+                / step,
             completed: count,
             failed: ended.iter().filter(|record| record.failure().is_some()).count() as u32,
             requests_per_second: f64::from(count) / step,
@@ -116,7 +118,10 @@ mod tests {
         assert_eq!(slices.len(), 12);
         assert_eq!(slices.iter().map(|slice| slice.completed).sum::<u32>(), 120);
         assert_eq!(slices.iter().filter_map(|slice| slice.ttft).map(|ttft| ttft.n).sum::<u32>(), 120);
-        assert!((slices[2].in_flight - 3.0).abs() < 0.05 && (slices[9].in_flight - 6.0).abs() < 0.05, "{slices:?}");
+        assert!(
+            (slices[2].in_flight - 3.0).abs() < 0.05 && (slices[9].in_flight - 6.0).abs() < 0.05,
+            "{slices:?}"
+        );
         assert!((slices[2].ttft.unwrap().p95 - 0.1).abs() < 1e-9);
         assert!((slices[9].ttft.unwrap().p50 - 0.4).abs() < 1e-9);
         assert_eq!((slices[9].goodput, slices[9].failed), (0.0, 0));

@@ -34,7 +34,11 @@ pub(super) fn worst(
     levels: &LevelHistory,
 ) -> Reading {
     let within = objective.whole();
-    let cut = Cut { from: samples.from, window, count: full((samples.now - samples.from).min(samples.span), window) };
+    let cut = Cut {
+        from: samples.from,
+        window,
+        count: full((samples.now - samples.from).min(samples.span), window),
+    };
     let pending = cut.pending(samples);
     let read_one = |(index, pending): (u32, &Vec<InFlight>)| {
         let (from, now) = (cut.start(index), cut.start(index + 1));
@@ -191,7 +195,9 @@ mod tests {
     fn a_window_is_read_as_a_trial_of_its_own_would_be() {
         // The requests in flight at its end count as they were then: with a first token, or overdue.
         let records = requests(24.0);
-        for metric in ["ttft p90 < 200ms", "e2e p90 < 400ms", "tpot mean < 30ms", "goodput > 2", "errors < 1%"] {
+        for metric in
+            ["ttft p90 < 200ms", "e2e p90 < 400ms", "tpot mean < 30ms", "goodput > 2", "errors < 1%"]
+        {
             let windowed = &read_at(&format!("{metric} over 12s"), &records, &[], 34.0)[0];
             let ended = records.partition_point(|record| record.ended < 22.0);
             let flying: Vec<InFlight> = records[ended..]
@@ -209,14 +215,18 @@ mod tests {
                 .collect();
             let alone = &read_at(metric, &records[..ended], &flying, 22.0)[0];
             let (a, b) = (windowed.figure.unwrap(), alone.figure.unwrap());
-            assert!((a - b).abs() < 1e-9 && (windowed.margin - alone.margin).abs() < 1e-9, "{metric}: {a} {b}");
+            assert!(
+                (a - b).abs() < 1e-9 && (windowed.margin - alone.margin).abs() < 1e-9,
+                "{metric}: {a} {b}"
+            );
         }
     }
 
     #[test]
     fn a_server_that_stops_answering_misses_in_the_window_in_which_it_stopped() {
         let records: Vec<RequestRecord> = requests(24.0).into_iter().filter(|r| r.sent < 20.0).collect();
-        let stuck = InFlight { id: 9, scheduled: None, sent: 20.0, first: None, latest: None, tokens: 0, turn: None };
+        let stuck =
+            InFlight { id: 9, scheduled: None, sent: 20.0, first: None, latest: None, tokens: 0, turn: None };
         let reading = &read_at("ttft max < 1s over 4s", &records, &[stuck; 5], 34.0)[0];
         let windows = reading.windows.unwrap();
         assert_eq!((windows.count, windows.missed, windows.worst_from), (6, 4, Some(20.0)));

@@ -66,9 +66,9 @@ impl FromStr for UsersRamp {
         let users = |word: &str| match word.parse::<u32>() {
             Ok(users) if (1..=MOST_USERS).contains(&users) => Ok(users),
             Ok(_) => wrong(format!("a ramp has from 1 to {MOST_USERS} users, not {word}")),
-            Err(_) if word.ends_with("/s") => {
-                wrong(format!("`{word}` is a rate; a ramp of rates is written `--ramp '{text}'` (`load.ramp`)"))
-            }
+            Err(_) if word.ends_with("/s") => wrong(format!(
+                "`{word}` is a rate; a ramp of rates is written `--ramp '{text}'` (`load.ramp`)"
+            )),
             Err(_) => wrong(format!("`{word}` is not a number of users; {example}")),
         };
         let (from, to, Duration(seconds)) = (users(from)?, users(to)?, seconds.trim().parse()?);
@@ -194,7 +194,8 @@ mod tests {
 
     #[test]
     fn a_ramp_of_users_is_read_and_told_from_one_of_rates() {
-        let ramp = |text: &str| text.parse::<UsersRamp>().map(|UsersRamp(ramp)| ramp).map_err(|e| e.to_string());
+        let ramp =
+            |text: &str| text.parse::<UsersRamp>().map(|UsersRamp(ramp)| ramp).map_err(|e| e.to_string());
         let expected = UserRamp { from: 1, to: 64, seconds: 60.0, shape: RampShape::Linear };
         assert_eq!(ramp("linear(1..64 in 60s)"), Ok(expected));
         assert_eq!(

@@ -9,8 +9,8 @@ use super::users;
 use super::windows::{check_windows_budget, fit_windows};
 use super::written::{LoadSection, Recipe, StrategySection, TargetSection};
 use crate::plan::{
-    Api, ArrivalsPlan, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan,
-    SimulatedPlan, StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
+    Api, ArrivalsPlan, Budget, EndpointPlan, Lengths, LoadRange, PLAN_VERSION, Plan, SimulatedPlan,
+    StrategyPlan, TargetPlan, TelemetryPlan, TrialPlan, WorkloadPlan,
 };
 use crate::sim::presets::{self, Preset};
 use crate::slo::Slo;
@@ -290,7 +290,8 @@ fn resolve_arrivals(
 ) -> Result<Option<ArrivalsPlan>, RecipeError> {
     let rates = moving.as_ref().map(|moving| moving.rates).or(section.rate);
     let Some(Rates { min, max }) = rates else { return Ok(None) };
-    let rate_of = |level: u32| moving.as_ref().map_or(f64::from(level), |moving| moving.rate_of(level.into()));
+    let rate_of =
+        |level: u32| moving.as_ref().map_or(f64::from(level), |moving| moving.rate_of(level.into()));
     let levels = match strategy {
         StrategyPlan::Grid { levels, .. } if purpose == Purpose::Search => {
             let rates: Vec<f64> = levels.iter().map(|&level| rate_of(level)).collect();

@@ -78,7 +78,9 @@ mod tests {
     fn trials_hold_as_many_windows_as_a_search_compares_or_a_measurement_asks_for() {
         let slo = "slo = ['ttft p95 < 1s over 30s']\n[trial]\n";
         let seconds = |more: &str, purpose| {
-            trial(&format!("{slo}{more}"), purpose).map(|trial| (trial.min_seconds, trial.max_seconds)).unwrap()
+            trial(&format!("{slo}{more}"), purpose)
+                .map(|trial| (trial.min_seconds, trial.max_seconds))
+                .unwrap()
         };
         assert_eq!(seconds("", Purpose::Search), (150.0, 150.0));
         assert_eq!(seconds("max_duration = '100s'", Purpose::Search), (90.0, 90.0));

@@ -334,8 +334,14 @@ mod tests {
         ];
         for (threshold, text) in cases {
             let stat = Stat::Percentile(95.0);
-            let objective =
-                Objective { metric: Metric::Ttft, turns: Turns::All, stat, op: Op::Less, threshold, window: None };
+            let objective = Objective {
+                metric: Metric::Ttft,
+                turns: Turns::All,
+                stat,
+                op: Op::Less,
+                threshold,
+                window: None,
+            };
             assert_eq!(limit(&objective), text);
         }
         let errors = Objective {

@@ -210,9 +210,7 @@ impl Strategy for Bisect {
             _ => self.evidence.answer(outcome, met, missed),
         };
         if let (SearchOutcome::Found, Some(met), Some(missed)) = (outcome, met, missed) {
-            answer.notes.push(format!(
-                "{met} to {missed} concurrent {BRACKET}"
-            ));
+            answer.notes.push(format!("{met} to {missed} concurrent {BRACKET}"));
             if self.trials >= MOST_TRIALS {
                 answer.notes.push(format!(
                     "the bracket was not narrow after {MOST_TRIALS} trials: the server's latency changes too much from \

@@ -325,7 +325,8 @@ impl Objective {
 
     /// Whether both judge the same figure.
     fn is_of_the_same(&self, other: &Self) -> bool {
-        (self.metric, self.turns, self.stat, self.window) == (other.metric, other.turns, other.stat, other.window)
+        (self.metric, self.turns, self.stat, self.window)
+            == (other.metric, other.turns, other.stat, other.window)
     }
 
     /// The share of samples that may break the threshold, for objectives that are judged by

@@ -95,7 +95,8 @@ impl<'a> Reader<'a> {
             return Ok(metric);
         }
         let mend = if name == OVER {
-            "a window follows an objective's threshold: write for example `ttft p95 < 500ms over 30s`".to_owned()
+            "a window follows an objective's threshold: write for example `ttft p95 < 500ms over 30s`"
+                .to_owned()
         } else if parse_stat(&name).is_some() {
             format!("the metric comes first: write for example `ttft {word} < 500ms`")
         } else if let Some((metric, stat)) = split_joined(&name) {

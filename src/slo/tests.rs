@@ -293,7 +293,8 @@ proptest! {
 
 #[test]
 fn a_window_is_printed_as_it_is_read_and_stands_beside_the_same_figure_over_the_whole() {
-    let slo = Slo::parse(["ttft p95 < 500ms; ttft p95 < 800ms over 30s worst; goodput > 5 over 2min"]).unwrap();
+    let slo =
+        Slo::parse(["ttft p95 < 500ms; ttft p95 < 800ms over 30s worst; goodput > 5 over 2min"]).unwrap();
     let texts: Vec<String> = slo.objectives.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,

@@ -6,7 +6,7 @@
 use super::*;
 use crate::loadgen::InFlight;
 use crate::loadgen::record::Outcome;
-use crate::loadgen::session::LevelHistory;
+use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::search::trial::Settle;
 use crate::sim::session::ready;
 use crate::verdict::VoidReason;

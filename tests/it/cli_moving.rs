@@ -78,8 +78,19 @@ fn a_trace_is_searched_over_its_speed_up_and_the_run_is_read_by_the_other_comman
     }
     std::fs::write(folder.path().join("t.csv"), trace).unwrap();
     let search = [
-        "search", "--trace", "t.csv", "--speed-up", "0.5..200", "--slo", "e2e p90 < 900ms", "--speed", "2",
-        "--precision", "60%", "--budget", "3m",
+        "search",
+        "--trace",
+        "t.csv",
+        "--speed-up",
+        "0.5..200",
+        "--slo",
+        "e2e p90 < 600ms",
+        "--speed",
+        "2",
+        "--precision",
+        "60%",
+        "--budget",
+        "3m",
     ];
     let (code, screen, error) = plimsoll(folder.path(), &[&search[..], &["--quiet"]].concat());
     assert_eq!(code, 0, "{screen}{error}");

@@ -10,8 +10,8 @@ use plimsoll::search::adaptive::settings::Settings;
 use plimsoll::search::soak::{SoakDecision, SoakFailure, SoakLimits, soaked};
 use plimsoll::search::windows::trial_seconds;
 use plimsoll::search::{
-    Adaptive, Answer, Ask, SearchOutcome, Settle, Soak, StopRule, Strategy, TrialKind, TrialOutcome, TrialSpec,
-    over_rates,
+    Adaptive, Answer, Ask, SearchOutcome, Settle, Soak, StopRule, Strategy, TrialKind, TrialOutcome,
+    TrialSpec, over_rates,
 };
 use plimsoll::sim::presets::SMALL;
 use plimsoll::sim::scenarios::{self, Scenario};
@@ -68,8 +68,8 @@ fn true_load(scenario: &Scenario, slo: &Slo) -> f64 {
             let users = (around * factor).round() as u32;
             let mut trials = Trials::new(session(scenario, seed), slo.clone(), Budget::default(), 1, false);
             let spec = fixed(Load::Concurrency(users), StopRule::seconds(seconds));
-            let margins = (0..count)
-                .map(|_| ready(trials.run(&spec, &mut |_| {})).unwrap().outcome.readings[0].margin);
+            let margins =
+                (0..count).map(|_| ready(trials.run(&spec, &mut |_| {})).unwrap().outcome.readings[0].margin);
             (f64::from(users), margins.sum::<f64>() / f64::from(count))
         };
         factors.into_iter().zip(7000..).map(point).collect()
@@ -92,12 +92,12 @@ fn the_load_of_the_worst_window_is_within_its_interval() {
         for seed in 0..SEEDS {
             let settings = Settings::new(LoadRange { min: 1, max: scenario.max_load }, 0.2, seed);
             let mut search = Adaptive::new(slo.clone(), settings);
-            let mut trials =
-                Trials::new(session(&scenario, seed), slo.clone(), Budget::default(), 1, false);
+            let mut trials = Trials::new(session(&scenario, seed), slo.clone(), Budget::default(), 1, false);
             let (answer, outcomes) = run(&mut search, &mut trials);
             assert_eq!(answer.outcome, SearchOutcome::Found, "{name} seed {seed}: {answer:?}");
             let counts: Vec<u32> = outcomes
                 .iter()
+                .filter(|outcome| outcome.spec.kind != TrialKind::Warmup)
                 .filter_map(|outcome| outcome.readings.first()?.windows.map(|windows| windows.count))
                 .collect();
             assert!(counts.len() >= 5 && counts.iter().all(|&count| count == 5), "{name}: {counts:?}");
@@ -140,8 +140,7 @@ fn replay(scenario: &Scenario, slo: &Slo, instants: &Arc<[f64]>, factor: f64, se
 }
 
 fn open(instants: &Arc<[f64]>) -> OpenLoad {
-    let open =
-        OpenLoad { process: ArrivalProcess::Poisson, in_flight_cap: u32::MAX, seed: 1, curve: None };
+    let open = OpenLoad { process: ArrivalProcess::Poisson, in_flight_cap: u32::MAX, seed: 1, curve: None };
     open.at(Some(instants.clone()))
 }
 
@@ -153,7 +152,8 @@ fn the_speed_up_that_a_trace_bears_is_within_its_interval() {
     let mean = RateCurve::Instants(instants.clone()).mean();
     // The truth: where the share of requests over the limit, over many replays, is the allowed one.
     let share = |factor: f64| {
-        let replays = (0..24).map(|seed| replay(&scenario, &slo, &instants, factor, 900 + seed).readings[0].clone());
+        let replays =
+            (0..24).map(|seed| replay(&scenario, &slo, &instants, factor, 900 + seed).readings[0].clone());
         let (over, of) = replays.fold((0, 0), |(over, of), r| (over + r.over, of + r.of));
         f64::from(over) / f64::from(of)
     };
@@ -217,7 +217,8 @@ fn bisection_and_a_grid_search_a_speed_up_too() {
         run(search.as_mut(), &mut trials)
     };
     let (answer, _) = found(StrategyPlan::Bisect { precision: 0.05 }, &[]);
-    let (Some(Load::SpeedUp(met)), Some(Load::SpeedUp(missed))) = (answer.load, answer.smallest_missed) else {
+    let (Some(Load::SpeedUp(met)), Some(Load::SpeedUp(missed))) = (answer.load, answer.smallest_missed)
+    else {
         panic!("{answer:?}")
     };
     assert!(met < missed && missed / met < 1.06, "{answer:?}");
@@ -236,15 +237,21 @@ fn a_ramp_adds_and_retires_users_one_by_one_and_its_slices_tell_the_latency_of_e
     for (from, to) in [(2, 40), (40, 2)] {
         let ramp = UserRamp { from, to, seconds: 120.0, shape: RampShape::Linear };
         let slo = Slo::parse(["ttft p95 < 2s"]).unwrap();
-        let mut trials = Trials::new(session(&scenario, 4), slo, Budget::default(), 1, true)
-            .with_user_ramp(Some(ramp));
-        let spec = fixed(Load::Concurrency(40), StopRule::Fixed { requests: u32::MAX, min_seconds: 0.0, max_seconds: 0.0 });
+        let mut trials =
+            Trials::new(session(&scenario, 4), slo, Budget::default(), 1, true).with_user_ramp(Some(ramp));
+        let spec = fixed(
+            Load::Concurrency(40),
+            StopRule::Fixed { requests: u32::MAX, min_seconds: 0.0, max_seconds: 0.0 },
+        );
         let finished = ready(trials.run(&spec, &mut |_| {})).unwrap();
         let outcome = finished.outcome;
-        assert!((outcome.ended - outcome.settled - 120.0).abs() < 1.0, "{} s", outcome.ended - outcome.settled);
-        let levels: Vec<u32> = (0..=120)
-            .map(|at| trials.session().levels().at(outcome.settled + f64::from(at)))
-            .collect();
+        assert!(
+            (outcome.ended - outcome.settled - 120.0).abs() < 1.0,
+            "{} s",
+            outcome.ended - outcome.settled
+        );
+        let levels: Vec<u32> =
+            (0..=120).map(|at| trials.session().levels().at(outcome.settled + f64::from(at))).collect();
         // A user who leaves ends the request first: on the way down the level may lag.
         assert_eq!(levels[0], from);
         assert!(levels.iter().max() == Some(&40), "{levels:?}");
@@ -257,8 +264,10 @@ fn a_ramp_adds_and_retires_users_one_by_one_and_its_slices_tell_the_latency_of_e
         assert!(heavy.in_flight > 3.0 * light.in_flight, "{slices:?}");
         assert!(heavy.ttft.unwrap().p50 > light.ttft.unwrap().p50, "{slices:?}");
         // What is sent by the time a level holds is never more than it: no bursts.
-        let sent = |from: f64, to: f64| finished.records.iter().filter(|r| r.sent >= from && r.sent < to).count();
-        let busiest = (0..1200).map(|k| sent(outcome.settled + 0.1 * f64::from(k), outcome.settled + 0.1 * f64::from(k + 1)));
+        let sent =
+            |from: f64, to: f64| finished.records.iter().filter(|r| r.sent >= from && r.sent < to).count();
+        let busiest = (0..1200)
+            .map(|k| sent(outcome.settled + 0.1 * f64::from(k), outcome.settled + 0.1 * f64::from(k + 1)));
         assert!(busiest.max().unwrap() <= 12, "a burst");
     }
 }

@@ -245,7 +245,8 @@ pub fn plan(runs: &[Run<'_>], wanted: &Wanted) -> Result<FleetDocument, FleetErr
 
 fn plan_run(run: &Run<'_>, wanted: &Wanted) -> Result<RunFleet, FleetError> {
     let name = || run.name.to_owned();
-    let loads = run.document.answer.load.into_iter().chain(run.document.trials.iter().map(|trial| trial.load));
+    let loads =
+        run.document.answer.load.into_iter().chain(run.document.trials.iter().map(|trial| trial.load));
     if loads.into_iter().any(|load| matches!(load, Load::SpeedUp(_))) {
         return Err(FleetError::OfTrace { run: name() });
     }

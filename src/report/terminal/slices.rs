@@ -11,7 +11,8 @@ pub(super) fn table(slices: &[Slice], style: Style) -> String {
     if slices.is_empty() {
         return String::new();
     }
-    let heads = ["from", "in flight", "req/s", "good/s", "failed", "ttft p50", "p95", "p99", "tpot p50", "p95"];
+    let heads =
+        ["from", "in flight", "req/s", "good/s", "failed", "ttft p50", "p95", "p99", "tpot p50", "p95"];
     let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).to_vec()];
     for slice in slices {
         let figure = |of: Option<Percentiles>, value: fn(Percentiles) -> f64| {

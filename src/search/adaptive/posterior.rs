@@ -264,7 +264,11 @@ impl ObjectiveEvidence {
 
     fn fit(&self, grid: &[f64], temper: f64, inflation: f64) -> Fit {
         let allowed = self.allowed.unwrap_or(0.5);
-        let line = if self.is_counted() { None } else { line::posterior(&self.lines, self.own(), allowed, inflation) };
+        let line = if self.is_counted() {
+            None
+        } else {
+            line::posterior(&self.lines, self.own(), allowed, inflation)
+        };
         let (mut log_density, steepness, elasticity, slow, counted) = match line {
             Some(line) => {
                 let density = line.log_density(grid);
