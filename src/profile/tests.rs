@@ -71,7 +71,8 @@ fn the_decode_surface_finds_what_a_step_takes() {
         let cell = figures.cells.iter().find(|cell| cell.shape.osl == osl && cell.concurrency == users);
         cell.unwrap().itl.unwrap().p50
     };
-    assert!(itl(512, 64) > itl(64, 64) && itl(64, 64) > itl(64, 1));
+    let (long, short, alone) = (itl(512, 64), itl(64, 64), itl(64, 1));
+    assert!(long > short && short > alone, "{long} {short} {alone}");
 }
 
 #[test]

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::loadgen::InFlight;
 use crate::loadgen::record::Outcome;
 use crate::loadgen::session::{InFlight, LevelHistory};
 use crate::search::trial::Settle;
