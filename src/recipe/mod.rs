@@ -31,6 +31,7 @@ mod locate;
 pub mod quantity;
 mod ready;
 mod resolve;
+mod slots;
 mod traffic;
 mod written;
 
