@@ -33,6 +33,7 @@ mod profile;
 pub mod quantity;
 mod ready;
 mod resolve;
+mod slots;
 mod traffic;
 mod users;
 mod windows;

@@ -96,6 +96,8 @@ mod tests {
             answer: Some(answer),
             run: None,
             log: None,
+            slot: None,
+            began: None,
         }
     }
 

@@ -86,6 +86,8 @@ impl Virtual {
 impl Launcher for Virtual {
     type Target = VirtualTarget;
 
+    const VIRTUAL: bool = true;
+
     async fn launch(
         &mut self,
         plan: &Plan,

@@ -30,6 +30,7 @@ mod launch;
 mod launches;
 mod log;
 mod output;
+mod ports;
 mod protocol;
 mod ready;
 mod running;

@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use super::failure::{EngineFailure, Exit, LaunchFailure, Phase, classify};
+use super::ports::HeldPort;
 use super::protocol::{Order, Report};
 use super::ready::{self, Answer};
 use super::{SUPERVISOR, log, tree};
@@ -159,7 +160,7 @@ pub struct Running {
     pub command: String,
     /// File with its output.
     pub log: PathBuf,
-    pub(super) port: u16,
+    pub(super) port: HeldPort,
     pub(super) id: String,
     pub(super) endpoint: EndpointPlan,
     pub(super) ready: Vec<String>,
