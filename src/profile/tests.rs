@@ -71,8 +71,10 @@ fn the_decode_surface_finds_what_a_step_takes() {
         let cell = figures.cells.iter().find(|cell| cell.shape.osl == osl && cell.concurrency == users);
         cell.unwrap().itl.unwrap().p50
     };
-    let (long, short, alone) = (itl(512, 64), itl(64, 64), itl(64, 1));
-    assert!(long > short && short > alone, "{long} {short} {alone}");
+    for osl in [64, 512] {
+        let (many, one) = (itl(osl, 64), itl(osl, 1));
+        assert!(many > 1.2 * one, "outputs of {osl}: {many} s with 64 users, {one} s with one");
+    }
 }
 
 #[test]

@@ -45,11 +45,16 @@ pub(super) fn slots(plan: &TunePlan, entries: &[Entry], given_up: &[(u32, String
     (1..).zip(&plan.slots).map(figures).collect()
 }
 
+/// A candidate of the confirmation (none: the default), and the slot that it was measured on.
+type SettingOnSlot = (Option<usize>, u32);
+
+/// The log of a value, and the square of its error.
+type LogAndVariance = (f64, f64);
+
 /// The two slots that differ most in what the same settings gave in the confirmation (the slower one
 /// first), and by which share, where that is more than chance and little.
 pub(super) fn unequal(entries: &[Entry]) -> Option<(u32, u32, f64)> {
-    // By candidate (or default) and slot: logs, and the squares of their errors.
-    let mut seen: BTreeMap<(Option<usize>, u32), Vec<(f64, f64)>> = BTreeMap::new();
+    let mut seen: BTreeMap<SettingOnSlot, Vec<LogAndVariance>> = BTreeMap::new();
     for entry in entries {
         let who = match entry.role {
             Role::Explore => continue,
