@@ -38,11 +38,16 @@ fn the_searches_of_repeats_are_one_answer_to_every_question() {
     let path = folder.to_str().unwrap();
     let report = json(&["report", path]);
     assert_eq!(report["repeats"]["runs"].as_array().unwrap().len(), 3);
-    // Under their own SLO the searches say what they said.
+    // Under their own SLO the searches say what they said: all but what their steering trials excluded
+    // is the same, which may move the end of an interval by a user.
     let analysis = json(&["analyze", path, "--knee", "--pareto"]);
-    assert_eq!(analysis["answer"]["load"], report["answer"]["load"]);
-    assert_eq!(analysis["answer"]["interval"], report["answer"]["interval"]);
-    assert_eq!(analysis["repeats"]["between_run_sd"], report["repeats"]["between_run_sd"]);
+    for place in ["/answer/load/concurrency", "/answer/interval/low", "/answer/interval/high"] {
+        let at = |document: &Value| document.pointer(place).and_then(Value::as_f64).unwrap();
+        let (anew, said) = (at(&analysis), at(&report));
+        assert!((anew - said).abs() <= 1.0, "{place}: {anew} for {said}");
+    }
+    let spread = |document: &Value| document["repeats"]["between_run_sd"].as_f64().unwrap();
+    assert!((spread(&analysis) / spread(&report) - 1.0).abs() < 0.1);
     assert_eq!(analysis["analysis"]["place"]["is"], "within");
     let of_one = json(&["analyze", folder.join("runs/latest").to_str().unwrap(), "--pareto"]);
     let points = |document: &Value| document["analysis"]["throughputs"].as_array().unwrap().len();
