@@ -18,7 +18,7 @@ use crate::stats::sequential::GateTest;
 use crate::workload::{ArrivalProcess, RateCurve, UserRamp};
 
 pub use command::{Launching, TemplateError, shown};
-pub use engine::{Argument, EnginePlan, Reset, SLOT_PORT, When};
+pub use engine::{Argument, EnginePlan, Reset, When};
 pub use secret::{hide_in_arguments, hide_in_words, names_a_secret};
 pub use traffic::{
     ClassPlan, DatasetFormat, PartPlan, PoolPlan, PrefixPlan, SessionPlan, SourcePlan, Times, WindowPlan,

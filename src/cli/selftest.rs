@@ -71,10 +71,6 @@ pub struct SelfTest {
     #[arg(long, conflicts_with_all = ["quick", "scenario", "precision", "peers", "peer_searches"])]
     tune: bool,
 
-    /// Settings that are under way at a time [default: 1]
-    #[arg(long, value_name = "K", requires = "tune")]
-    slots: Option<Count>,
-
     /// Write the true goodput of every setting of that engine into a JSON file.
     #[arg(long, value_name = "FILE", requires = "tune")]
     table: Option<PathBuf>,
@@ -91,8 +87,7 @@ Examples:
   plimsoll selftest --scenario decode,seqcliff --searches 50 --peers
   plimsoll selftest --gate --scenario decode-quiet --searches 1000
   plimsoll selftest --anew --searches 200
-  plimsoll selftest --tune --searches 100
-  plimsoll selftest --tune --slots 4";
+  plimsoll selftest --tune --searches 100";
 
 impl SelfTest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -145,8 +140,7 @@ impl SelfTest {
         }
         let options = self.options();
         let searches = self.searches.map_or(100, |Count(count)| count as usize);
-        let slots = self.slots.map_or(1, |Count(count)| count as usize);
-        let result = tune::compare(&problem, slots, searches, options.first_seed, &mut |tally| {
+        let result = tune::compare(&problem, searches, options.first_seed, &mut |tally| {
             eprintln!("{}: {} searches", tally.method, tally.searches);
         });
         self.show(&result)

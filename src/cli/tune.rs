@@ -1,6 +1,5 @@
 //! `plimsoll tune`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -14,8 +13,8 @@ use plimsoll::run::{left_out, write_file};
 use plimsoll::search::tuner::{Design, Enough};
 use plimsoll::target::managed::stop_leftovers;
 use plimsoll::tune::{
-    Conduct, Entry, Launcher, Managed, Outcome, Trying, TuneDocument, TuneError, TuneFolder, TunePlan,
-    Virtual, Watcher, announcement, line, screen,
+    Conduct, Entry, Launcher, Managed, Outcome, Role, TuneDocument, TuneError, TuneFolder, TunePlan, Virtual,
+    Watcher, line, screen,
 };
 
 use super::complaint::Complaint;
@@ -29,8 +28,7 @@ use tokio::sync::watch;
 ///
 /// For each setting the engine is launched and its capacity searched; a model of all that was seen
 /// says which setting is tried next. At the end best and default are launched again in turns, and the
-/// gain is given with its interval. One engine runs at a time, or one on each of the recipe's
-/// `tune.slots` (GPUs, hosts).
+/// gain is given with its interval.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Tune {
@@ -203,56 +201,45 @@ async fn conduct(
     settings: Settings,
 ) -> anyhow::Result<ExitCode> {
     let interrupt = interrupts();
-    let slots = plan.slots.len().max(1);
     if plan.plan.engine.is_none() {
         let space = plan.space().map_err(complaint)?;
         let launcher =
             Virtual::new(&plan.plan, &space).map_err(|text| Complaint::new(ExitCode::Usage, text))?;
-        return conduct_with(vec![launcher; slots], plan, folder, past, settings, interrupt).await;
+        return conduct_with(launcher, plan, folder, past, settings, interrupt).await;
     }
     let quiet = settings.quiet;
-    for left in stop_leftovers(folder.path()).await {
+    let tell = move |line: &str| {
         if !quiet {
-            let (launch, processes) = (left.launch, left.processes);
-            eprintln!("engine: launch {launch} was still running ({processes} processes) and was stopped");
+            eprintln!("engine: {line}");
         }
+    };
+    for left in stop_leftovers(folder.path()).await {
+        tell(&format!(
+            "launch {} was still running ({} processes) and was stopped",
+            left.launch, left.processes
+        ));
     }
-    let mut launchers: Vec<Managed> = Vec::new();
-    for slot in (1..).take(slots) {
-        let who = if plan.slots.is_empty() { "engine".to_owned() } else { format!("engine on slot {slot}") };
-        let tell = move |line: &str| {
-            if !quiet {
-                eprintln!("{who}: {line}");
-            }
-        };
-        let launcher = Managed::new(&plan.plan_on(slot), folder.path(), interrupt.clone(), Box::new(tell))
-            .map_err(launch_complaint)?;
-        launchers.push(launcher.beside(launchers.first(), slots as u32));
-    }
-    conduct_with(launchers, plan, folder, past, settings, interrupt).await
+    let launcher = Managed::new(&plan.plan, folder.path(), interrupt.clone(), Box::new(tell))
+        .map_err(launch_complaint)?;
+    conduct_with(launcher, plan, folder, past, settings, interrupt).await
 }
 
 async fn conduct_with<L: Launcher>(
-    launchers: Vec<L>,
+    mut launcher: L,
     plan: TunePlan,
     mut folder: TuneFolder,
     past: Vec<Entry>,
     settings: Settings,
     interrupt: watch::Receiver<bool>,
 ) -> anyhow::Result<ExitCode> {
-    let mut lines = Lines { plan: &plan, quiet: settings.quiet, numbers: BTreeMap::new() };
+    let mut lines = Lines { objective: plan.objective, quiet: settings.quiet, number: String::new() };
     if !settings.quiet && !past.is_empty() {
         eprintln!("going on after {} settings", past.len());
     }
     let path = folder.path().to_owned();
-    let conduct = Conduct { plan: &plan, launchers, folder: &mut folder, watcher: &mut lines, interrupt };
-    let document = match conduct.run(past).await {
-        Ok(document) => document,
-        Err(error) => {
-            folder.discard_unused();
-            return Err(complaint(error));
-        }
-    };
+    let conduct =
+        Conduct { plan: &plan, launcher: &mut launcher, folder: &mut folder, watcher: &mut lines, interrupt };
+    let document = conduct.run(past).await.map_err(complaint)?;
     let name = "tune.json";
     write_file(&path, name, document.to_json().as_bytes()).context("the result cannot be kept")?;
     let title = format!("{}: what the knobs do", document.name);
@@ -277,33 +264,24 @@ fn exit_code(document: &TuneDocument) -> ExitCode {
 }
 
 /// Progress as lines on stderr.
-struct Lines<'a> {
-    plan: &'a TunePlan,
+struct Lines {
+    objective: TuneObjective,
     quiet: bool,
-    /// What the tries under way are called.
-    numbers: BTreeMap<u32, String>,
+    number: String,
 }
 
-impl Watcher for Lines<'_> {
-    fn trying(&mut self, trying: &Trying<'_>) {
+impl Watcher for Lines {
+    fn trying(&mut self, number: usize, of: usize, _role: Role, _setting: &plimsoll::space::Setting) {
         if !self.quiet {
-            self.numbers.insert(trying.id, format!("{}/{}", trying.number, trying.of));
-            eprintln!("{}", announcement(trying, self.plan));
+            self.number = format!("{number}/{of}  ");
         }
     }
 
     fn tried(&mut self, entry: &Entry, best: Option<f64>) {
         if !self.quiet {
-            let number = self.numbers.remove(&entry.id).unwrap_or_default();
             let best = best
                 .map_or_else(String::new, |best| format!("  best {}", plimsoll::units::significant(best)));
-            eprintln!("{number}  {}{best}", line(entry, self.plan.objective));
-        }
-    }
-
-    fn gave_up(&mut self, slot: u32, why: &str) {
-        if !self.quiet {
-            eprintln!("warning: {} is given up: {why}", self.plan.slot_words(slot));
+            eprintln!("{}{}{best}", self.number, line(entry, self.objective));
         }
     }
 

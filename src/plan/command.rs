@@ -9,10 +9,7 @@ use thiserror::Error;
 use super::engine::{Argument, EnginePlan, Reset, When};
 use crate::space::KnobValue;
 
-/// Where an engine listens whose `{{ host }}` is left to its slot, which does not say.
-const LOOPBACK: &str = "127.0.0.1";
-
-/// Names that a template may use, beside `knobs.<name>` and `slot.<name>`.
+/// Names that a template may use, beside `knobs.<name>`.
 pub const VARIABLES: [&str; 5] = ["port", "host", "model", "id", "plimsoll"];
 
 /// A template that cannot be used. Its text names the template and what is wrong with it.
@@ -57,7 +54,7 @@ impl EnginePlan {
         list: &[Argument],
         launching: &Launching<'_>,
     ) -> Result<Vec<String>, TemplateError> {
-        let scope = Scope::new(self, launching)?;
+        let scope = Scope::new(self, launching);
         let mut words = Vec::new();
         for argument in list {
             match argument {
@@ -73,13 +70,13 @@ impl EnginePlan {
         Ok(words)
     }
 
-    /// The environment's templates filled in; a variable whose knob or slot has no value is left out.
+    /// The environment's templates filled in; a variable whose knob has no value is left out.
     /// References to the caller's environment (`${NAME}`) still stand.
     ///
     /// # Errors
     /// When a template is not valid or uses what is not there.
     pub fn environment(&self, launching: &Launching<'_>) -> Result<BTreeMap<String, String>, TemplateError> {
-        let scope = Scope::new(self, launching)?;
+        let scope = Scope::new(self, launching);
         let mut variables = BTreeMap::new();
         for (name, value) in &self.env {
             if let Some(value) = scope.group(std::slice::from_ref(value))?.pop() {
@@ -94,32 +91,14 @@ impl EnginePlan {
     /// # Errors
     /// When the template is not valid or uses what is not there.
     pub fn text(&self, template: &str, launching: &Launching<'_>) -> Result<String, TemplateError> {
-        Scope::new(self, launching)?.text(template)
+        Scope::new(self, launching).text(template)
     }
 
-    /// The address that the engine is to listen on: 127.0.0.1 where it is named by a value that the slot
-    /// does not have.
-    ///
-    /// # Errors
-    /// When the template is not valid or uses what is not there.
-    pub fn listens_on(&self) -> Result<String, TemplateError> {
-        let environment = environment();
-        let fail = |error: minijinja::Error| wrong(&self.host, &error);
-        let template = environment.template_from_str(&self.host).map_err(fail)?;
-        let lacks =
-            |name: &String| name.strip_prefix("slot.").is_some_and(|name| !self.slot.contains_key(name));
-        if template.undeclared_variables(true).iter().any(lacks) {
-            return Ok(LOOPBACK.to_owned());
-        }
-        template.render(BTreeMap::from([("slot", values(&self.slot))])).map_err(fail)
-    }
-
-    /// Checks every template as far as that can be done before a launch. `slots` are the names of the
-    /// values that slots have.
+    /// Checks every template as far as that can be done before a launch.
     ///
     /// # Errors
     /// Names the first template that cannot be used.
-    pub fn check_templates(&self, slots: &BTreeSet<String>) -> Result<(), TemplateError> {
+    pub fn check_templates(&self) -> Result<(), TemplateError> {
         let environment = environment();
         let lists = [
             Some(&self.launch),
@@ -137,66 +116,37 @@ impl EnginePlan {
                     let expression = environment
                         .compile_expression(&when.condition)
                         .map_err(|error| wrong(&when.condition, &error))?;
-                    self.known(&when.condition, expression.undeclared_variables(true), slots)?;
+                    self.known(&when.condition, expression.undeclared_variables(true))?;
                     when.args.iter().chain(&when.otherwise).collect()
                 }
             };
             for text in texts {
-                self.check_text(&environment, text, slots)?;
+                self.check_text(&environment, text)?;
             }
         }
-        self.env.values().try_for_each(|text| self.check_text(&environment, text, slots))?;
-        let host = environment.template_from_str(&self.host).map_err(|error| wrong(&self.host, &error))?;
-        let names = host.undeclared_variables(true);
-        if let Some(name) = names.iter().find(|name| !name.starts_with("slot.")) {
-            let problem =
-                format!("`engine.host` may name values of a slot (`slot.<name>`), but not `{name}`");
-            return Err(TemplateError { template: self.host.clone(), problem });
-        }
-        self.known(&self.host, names, slots)
+        self.env.values().try_for_each(|text| self.check_text(&environment, text))
     }
 
     /// Names of the knobs that the templates of a launch use: the command, its stop and the environment.
     pub fn launch_knobs(&self) -> BTreeSet<String> {
         let commands = self.launch.iter().chain(self.stop.iter().flatten());
-        names_in("knobs.", commands.flat_map(texts).chain(self.env.values().map(String::as_str)))
-    }
-
-    /// Names of the slot's values that any template uses, the URL among them.
-    pub fn slot_names(&self, url: &str) -> BTreeSet<String> {
-        let reset = match &self.reset {
-            Some(Reset::Command(list)) => list.as_slice(),
-            Some(Reset::Post(_)) | None => &[],
-        };
-        let commands = self.launch.iter().chain(self.stop.iter().flatten()).chain(reset);
-        let further = self.env.values().chain([&self.host]).map(String::as_str).chain([url]);
-        names_in("slot.", commands.flat_map(texts).chain(further))
+        knobs_in(commands.flat_map(texts).chain(self.env.values().map(String::as_str)))
     }
 
     /// Names of the knobs that the reset command uses.
     pub fn reset_knobs(&self) -> BTreeSet<String> {
         match &self.reset {
-            Some(Reset::Command(list)) => names_in("knobs.", list.iter().flat_map(texts)),
+            Some(Reset::Command(list)) => knobs_in(list.iter().flat_map(texts)),
             Some(Reset::Post(_)) | None => BTreeSet::new(),
         }
     }
 
-    fn check_text(
-        &self,
-        environment: &Environment<'_>,
-        text: &str,
-        slots: &BTreeSet<String>,
-    ) -> Result<(), TemplateError> {
+    fn check_text(&self, environment: &Environment<'_>, text: &str) -> Result<(), TemplateError> {
         let template = environment.template_from_str(text).map_err(|error| wrong(text, &error))?;
-        self.known(text, template.undeclared_variables(true), slots)
+        self.known(text, template.undeclared_variables(true))
     }
 
-    fn known(
-        &self,
-        text: &str,
-        names: impl IntoIterator<Item = String>,
-        slots: &BTreeSet<String>,
-    ) -> Result<(), TemplateError> {
+    fn known(&self, text: &str, names: impl IntoIterator<Item = String>) -> Result<(), TemplateError> {
         let fail = |problem: String| Err(TemplateError { template: text.to_owned(), problem });
         for name in names {
             if name == "model" && self.model.is_none() {
@@ -205,24 +155,10 @@ impl EnginePlan {
                         .to_owned(),
                 );
             }
-            if let Some(value) = name.strip_prefix("slot.") {
-                if slots.contains(value) {
-                    continue;
-                }
-                let there: Vec<&str> = slots.iter().map(String::as_str).collect();
-                return fail(if there.is_empty() {
-                    format!(
-                        "it uses `{name}`, but the recipe lists no slots; for example `[[tune.slots]]` with `{value} = \"0\"`"
-                    )
-                } else {
-                    format!("no slot of `tune.slots` has a value `{value}`; there are {}", there.join(", "))
-                });
-            }
             let is_known = VARIABLES.contains(&name.as_str()) || name.starts_with("knobs.");
             if !is_known {
                 return fail(format!(
-                    "nothing is called `{name}`; there are `port`, `host`, `model`, `id`, `plimsoll`, `knobs.<name>` and \
-                     `slot.<name>`"
+                    "nothing is called `{name}`; there are `port`, `host`, `model`, `id`, `plimsoll` and `knobs.<name>`"
                 ));
             }
         }
@@ -241,10 +177,9 @@ fn texts(argument: &Argument) -> Vec<&str> {
     }
 }
 
-/// What follows `prefix` in the texts, as far as it is a name.
-fn names_in<'a>(prefix: &str, texts: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+fn knobs_in<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     let name = |rest: &str| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-    texts.flat_map(|text| text.split(prefix).skip(1)).map(name).collect()
+    texts.flat_map(|text| text.split("knobs.").skip(1)).map(name).collect()
 }
 
 /// A command as one would type it: words in quotes where a shell would need them.
@@ -277,27 +212,26 @@ struct Scope<'a> {
     environment: Environment<'a>,
     variables: Value,
     knobs: &'a BTreeMap<String, KnobValue>,
-    slot: &'a BTreeMap<String, KnobValue>,
 }
 
 impl<'a> Scope<'a> {
-    fn new(plan: &'a EnginePlan, launching: &Launching<'a>) -> Result<Self, TemplateError> {
+    fn new(plan: &'a EnginePlan, launching: &Launching<'a>) -> Self {
+        let knobs: BTreeMap<String, Value> =
+            launching.knobs.iter().map(|(name, value)| (name.clone(), value_of(value))).collect();
         let mut variables = BTreeMap::from([
             ("port", Value::from(u32::from(launching.port))),
-            ("host", Value::from(plan.listens_on()?)),
+            ("host", Value::from(plan.host.as_str())),
             ("id", Value::from(launching.id)),
             ("plimsoll", Value::from(launching.plimsoll)),
-            ("knobs", values(launching.knobs)),
-            ("slot", values(&plan.slot)),
+            ("knobs", Value::from(knobs)),
         ]);
         if let Some(model) = &plan.model {
             variables.insert("model", Value::from(model.as_str()));
         }
-        let variables = Value::from(variables);
-        Ok(Self { environment: environment(), variables, knobs: launching.knobs, slot: &plan.slot })
+        Self { environment: environment(), variables: Value::from(variables), knobs: launching.knobs }
     }
 
-    /// The texts filled in; none of them where one names a knob or a slot's value that is not there.
+    /// The texts filled in; none of them where one names a knob that has no value.
     fn group(&self, texts: &[String]) -> Result<Vec<String>, TemplateError> {
         for text in texts {
             let template = self.environment.template_from_str(text).map_err(|error| wrong(text, &error))?;
@@ -312,7 +246,7 @@ impl<'a> Scope<'a> {
         self.environment.render_str(text, self.variables.clone()).map_err(|error| wrong(text, &error))
     }
 
-    /// Whether the condition holds; `None` where it names a knob or a slot's value that is not there.
+    /// Whether the condition holds; `None` where it names a knob that has no value.
     fn holds(&self, condition: &str) -> Result<Option<bool>, TemplateError> {
         let fail = |error: minijinja::Error| wrong(condition, &error);
         let expression = self.environment.compile_expression(condition).map_err(fail)?;
@@ -322,18 +256,12 @@ impl<'a> Scope<'a> {
         Ok(Some(expression.eval(self.variables.clone()).map_err(fail)?.is_true()))
     }
 
-    /// Whether a knob or a slot's value among the names is not there.
+    /// Whether a knob among the names has no value.
     fn lacks(&self, names: impl IntoIterator<Item = String>) -> bool {
-        names.into_iter().any(|name| match name.split_once('.') {
-            Some(("knobs", knob)) => !self.knobs.contains_key(knob),
-            Some(("slot", value)) => !self.slot.contains_key(value),
-            _ => false,
-        })
+        names
+            .into_iter()
+            .any(|name| name.strip_prefix("knobs.").is_some_and(|knob| !self.knobs.contains_key(knob)))
     }
-}
-
-fn values(named: &BTreeMap<String, KnobValue>) -> Value {
-    named.iter().map(|(name, value)| (name.clone(), value_of(value))).collect::<BTreeMap<_, _>>().into()
 }
 
 fn value_of(value: &KnobValue) -> Value {
@@ -346,4 +274,80 @@ fn value_of(value: &KnobValue) -> Value {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn plan(launch: &str) -> EnginePlan {
+        let launch: toml::Table = toml::from_str(&format!("launch = {launch}")).unwrap();
+        EnginePlan {
+            launch: launch["launch"].clone().try_into().unwrap(),
+            shell: false,
+            model: Some("m 1".to_owned()),
+            host: "127.0.0.1".to_owned(),
+            port: None,
+            folder: None,
+            env: BTreeMap::new(),
+            knobs: BTreeMap::new(),
+            ready: Vec::new(),
+            start_seconds: 1.0,
+            stop: None,
+            stop_seconds: 1.0,
+            detached: false,
+            warmup: 0,
+            reset: None,
+        }
+    }
+
+    fn command(launch: &str, knobs: &[(&str, KnobValue)]) -> Result<Vec<String>, TemplateError> {
+        let knobs = knobs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let launching = Launching { port: 81, id: "x-1", plimsoll: "/bin/plimsoll", knobs: &knobs };
+        plan(launch).command(&launching)
+    }
+
+    #[test]
+    fn an_argument_is_never_split_or_joined() {
+        let words = command("['a', '{{ model }}', '--port={{ port }}', '{\"json\": 1}', '']", &[]).unwrap();
+        assert_eq!(words, ["a", "m 1", "--port=81", "{\"json\": 1}", ""]);
+        assert_eq!(shown(&words), "a 'm 1' --port=81 '{\"json\": 1}' ''");
+    }
+
+    #[test]
+    fn a_knob_without_a_value_drops_its_whole_group() {
+        let launch = "['a', ['--seqs', '{{ knobs.seqs }}'], '--util={{ knobs.util }}', '-x']";
+        assert_eq!(command(launch, &[]).unwrap(), ["a", "-x"]);
+        let set = [("seqs", KnobValue::Int(8)), ("util", KnobValue::Float(0.9))];
+        assert_eq!(command(launch, &set).unwrap(), ["a", "--seqs", "8", "--util=0.9", "-x"]);
+    }
+
+    #[test]
+    fn a_flag_chooses_between_two_lists() {
+        let launch = "['a', {when = 'knobs.cache', args = ['--cache'], else = ['--no-cache']}]";
+        assert_eq!(command(launch, &[("cache", KnobValue::Flag(true))]).unwrap(), ["a", "--cache"]);
+        assert_eq!(command(launch, &[("cache", KnobValue::Flag(false))]).unwrap(), ["a", "--no-cache"]);
+        assert_eq!(command(launch, &[]).unwrap(), ["a"]);
+        let launch = "['a', {when = \"knobs.kind == 'fp8'\", args = ['-8']}]";
+        assert_eq!(command(launch, &[("kind", KnobValue::Choice("fp8".to_owned()))]).unwrap(), ["a", "-8"]);
+    }
+
+    #[test]
+    fn an_unknown_name_and_a_broken_template_are_named_before_any_launch() {
+        let error = plan("['a', '{{ prot }}']").check_templates().unwrap_err().to_string();
+        assert!(error.starts_with("`{{ prot }}`: nothing is called `prot`; there are `port`"), "{error}");
+        let error = plan("['a', '{{ port ']").check_templates().unwrap_err().to_string();
+        assert!(error.starts_with("`{{ port `: "), "{error}");
+        let error = plan("[{when = 'knobs.a &', args = []}]").check_templates().unwrap_err().to_string();
+        assert!(error.starts_with("`knobs.a &`: "), "{error}");
+        let mut without_model = plan("['{{ model }}']");
+        without_model.model = None;
+        let error = without_model.check_templates().unwrap_err().to_string();
+        assert!(error.contains("neither `engine.model` nor"), "{error}");
+    }
+
+    #[test]
+    fn a_plan_survives_its_file() {
+        let plan = plan("['a', ['-b', '{{ port }}'], {when = 'knobs.c', args = ['-c'], else = ['-d']}]");
+        let text = toml::to_string(&plan).unwrap();
+        assert_eq!(toml::from_str::<EnginePlan>(&text).unwrap(), plan, "{text}");
+    }
+}

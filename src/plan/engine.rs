@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::space::{KnobValue, Setting};
+use crate::space::KnobValue;
 
 /// How the server under test is launched, watched and stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub struct EnginePlan {
     pub shell: bool,
     /// `{{ model }}` of the templates.
     pub model: Option<String>,
-    /// `{{ host }}`: the address that the engine is to listen on; may name values of the slot.
+    /// `{{ host }}`: the address that the engine is to listen on.
     pub host: String,
     /// `{{ port }}`; a free one of this machine where absent.
     pub port: Option<u16>,
@@ -43,25 +43,7 @@ pub struct EnginePlan {
     pub warmup: u32,
     /// What is done before each load, while nothing is in flight.
     pub reset: Option<Reset>,
-    /// `{{ slot.<name> }}`: values of the place (a GPU, a host) where the engine runs.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub slot: Setting,
 }
-
-impl EnginePlan {
-    /// The same engine at another place. A `port` among the slot's values is where it listens there.
-    #[must_use]
-    pub fn on_slot(self, slot: &Setting) -> Self {
-        let port = match slot.get(SLOT_PORT) {
-            Some(KnobValue::Int(port)) => u16::try_from(*port).ok(),
-            _ => self.port,
-        };
-        Self { port, slot: slot.clone(), ..self }
-    }
-}
-
-/// The value of a slot that takes the place of the engine's port.
-pub const SLOT_PORT: &str = "port";
 
 /// Part of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -6,9 +6,6 @@ use super::error::RecipeError;
 use super::quantity::Count;
 use super::written::{Recipe, TargetSection};
 
-/// Where an engine that is launched is reached.
-pub(super) const ENGINE_URL: &str = "http://{{ host }}:{{ port }}";
-
 /// Fields of a request's body that the measurement sets itself.
 const OWN_BODY_FIELDS: [&str; 6] = ["model", "messages", "prompt", "stream", "stream_options", "max_tokens"];
 
@@ -22,7 +19,7 @@ impl Recipe {
         self.check_target()?;
         self.check_load()?;
         self.check_strategy()?;
-        self.launched().check(self.target.url.as_deref().unwrap_or(ENGINE_URL))?;
+        self.launched().check()?;
         if let (Some(min), Some(max)) = (self.trial.min_duration, self.trial.max_duration)
             && min > max
         {
@@ -38,7 +35,6 @@ impl Recipe {
         if engine.is_given() && engine.model.is_none() {
             engine.model.clone_from(&self.target.model);
         }
-        engine.slots.clone_from(&self.tune.slots);
         engine
     }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::error::{RecipeError, closest};
 use super::quantity::Duration;
 use crate::plan::{Argument, EnginePlan, Launching, Reset};
-use crate::space::{KnobValue, Setting};
+use crate::space::KnobValue;
 
 /// Longest from the launch to the first good completion: large models load for minutes.
 const START: f64 = 600.0;
@@ -28,7 +28,7 @@ pub struct EngineSection {
     pub shell: Option<bool>,
     /// `{{ model }}` of the templates; `target.model` (`--model`) if left out.
     pub model: Option<String>,
-    /// `{{ host }}`: the address to listen on; 127.0.0.1 if left out. May be `{{ slot.<name> }}`.
+    /// `{{ host }}`: the address to listen on; 127.0.0.1 if left out.
     pub host: Option<String>,
     /// `{{ port }}`; a free one of this machine if left out.
     pub port: Option<u16>,
@@ -52,9 +52,6 @@ pub struct EngineSection {
     pub warmup: Option<u32>,
     /// Done before each load, while nothing is in flight: `POST /path`, or a command.
     pub reset: Option<ResetText>,
-    /// Places where it may run, which are written as `tune.slots`; a plan of one engine takes the first.
-    #[serde(skip)]
-    pub slots: Vec<Setting>,
 }
 
 /// A command as written.
@@ -98,12 +95,10 @@ impl EngineSection {
         }
     }
 
-    /// Checks what can be checked before a launch; `url` is where the engine is reached.
-    pub(super) fn check(&self, url: &str) -> Result<(), RecipeError> {
+    /// Checks what can be checked before a launch.
+    pub(super) fn check(&self) -> Result<(), RecipeError> {
         let Some(plan) = self.clone().into_plan()? else { return Ok(()) };
-        let slot_names: BTreeSet<String> = self.slots.iter().flat_map(BTreeMap::keys).cloned().collect();
-        plan.check_templates(&slot_names).map_err(|error| RecipeError::new(format!("`engine`: {error}")))?;
-        self.check_slots(&plan, &slot_names, url)?;
+        plan.check_templates().map_err(|error| RecipeError::new(format!("`engine`: {error}")))?;
         let mentioned = plan.launch_knobs().union(&plan.reset_knobs()).cloned().collect::<BTreeSet<_>>();
         if let Some(name) = plan.knobs.keys().find(|name| !mentioned.contains(*name)) {
             let error =
@@ -164,7 +159,6 @@ impl EngineSection {
         if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             return Err(RecipeError::new(format!("`engine.env`: `{name}` is not the name of a variable")));
         }
-        let slot = self.slots.into_iter().next();
         let reset = match self.reset {
             None => None,
             Some(ResetText::Text(text)) => Some(match text.strip_prefix("POST ") {
@@ -181,7 +175,7 @@ impl EngineSection {
                 Some(Reset::Command(Launch::List(list).arguments("engine.reset", false)?))
             }
         };
-        let plan = EnginePlan {
+        Ok(Some(EnginePlan {
             launch,
             shell,
             model: self.model,
@@ -197,11 +191,6 @@ impl EngineSection {
             detached,
             warmup: self.warmup.unwrap_or(0),
             reset,
-            slot: Setting::new(),
-        };
-        Ok(Some(match slot {
-            Some(slot) => plan.on_slot(&slot),
-            None => plan,
         }))
     }
 

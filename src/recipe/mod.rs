@@ -33,7 +33,6 @@ mod profile;
 pub mod quantity;
 mod ready;
 mod resolve;
-mod slots;
 mod traffic;
 mod users;
 mod windows;

@@ -1,6 +1,5 @@
 //! Recipe to plan: every default made explicit, nothing left to guess later.
 
-use super::check::ENGINE_URL;
 use super::choice::StrategyName;
 use super::error::{RecipeError, closest};
 use super::moving::{Moving, resolve_ramp};
@@ -46,6 +45,8 @@ const ALL_REQUESTS: u32 = 1_000_000_000;
 const TRIAL_SECONDS: (f64, f64) = (1.0, 120.0);
 /// Longest a request may take, seconds.
 const TIMEOUT: f64 = 600.0;
+/// Where an engine that is launched is reached.
+const ENGINE_URL: &str = "http://{{ host }}:{{ port }}";
 /// Most requests in flight of an open loop.
 const IN_FLIGHT_CAP: u32 = 4096;
 /// How many times the lowest rate of a search the highest may be.

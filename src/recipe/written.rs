@@ -216,10 +216,6 @@ pub struct TuneSection {
     /// Times that best and default are measured again at the end, in turns; 3 if left out, 0 for
     /// none.
     pub confirmations: Option<u32>,
-    /// Places (GPUs, hosts) where engines run at the same time, one on each: `[{ gpu = 0 }, { gpu = 1 }]`.
-    /// The values fill in `{{ slot.<name> }}` in `engine` and `target.url`; `port` takes the place of
-    /// `engine.port`. One engine at a time if left out.
-    pub slots: Vec<Setting>,
 }
 
 /// What is best.
@@ -314,10 +310,6 @@ impl Recipe {
             self.target = TargetSection { simulated: None, speed: None, ..self.target };
             // A server that is named is there already.
             self.engine = EngineSection::default();
-        }
-        if flags.engine.is_given() || flags.target.simulated.is_some() || flags.target.url.is_some() {
-            // They are places of the engine that the recipe names.
-            self.tune.slots = Vec::new();
         }
         self.engine.change_by(flags.engine);
         // A way to search named in the flags has no use for another one's settings.

@@ -12,8 +12,7 @@ const MOST_LEVELS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Listed {
     points: Vec<Point>,
-    /// Which of them were told.
-    told: Vec<bool>,
+    next: usize,
     exhaustive: bool,
     seen: Vec<(Point, Tried)>,
 }
@@ -41,7 +40,7 @@ impl Listed {
             ordered.extend(same);
             all = rest;
         }
-        Self { told: vec![false; ordered.len()], points: ordered, exhaustive, seen: Vec::new() }
+        Self { points: ordered, next: 0, exhaustive, seen: Vec::new() }
     }
 
     /// The k-th value of every knob with the k-th of the others: as many settings as the shortest
@@ -84,18 +83,8 @@ fn grid(space: &Space, launches: usize, seed: u64) -> Vec<Point> {
 }
 
 impl Tuner for Listed {
-    fn ask(&self, pending: &[Point]) -> TunerAsk {
-        // A setting that is listed twice is tried twice.
-        let mut under_way: Vec<&Point> = pending.iter().collect();
-        let mut open = self.points.iter().zip(&self.told).filter(|(_, told)| !**told).map(|(point, _)| point);
-        let next = open.find(|point| match under_way.iter().position(|other| other == point) {
-            Some(index) => {
-                under_way.swap_remove(index);
-                false
-            }
-            None => true,
-        });
-        match next {
+    fn ask(&mut self) -> TunerAsk {
+        match self.points.get(self.next) {
             Some(point) => TunerAsk::Try(point.clone()),
             None if self.exhaustive => TunerAsk::Done(Enough::AllTried),
             None => TunerAsk::Done(Enough::OutOfLaunches),
@@ -103,9 +92,8 @@ impl Tuner for Listed {
     }
 
     fn tell(&mut self, point: &Point, tried: Tried, _cost: TrialCost) {
-        let mut listed = self.points.iter().zip(&mut self.told);
-        if let Some((_, told)) = listed.find(|(other, told)| *other == point && !**told) {
-            *told = true;
+        if self.points.get(self.next) == Some(point) {
+            self.next += 1;
         }
         self.seen.push((point.clone(), tried));
     }
@@ -144,7 +132,7 @@ mod tests {
     fn asked(tuner: &mut Listed, space: &Space) -> (Vec<String>, Enough) {
         let mut all = Vec::new();
         loop {
-            match tuner.ask(&[]) {
+            match tuner.ask() {
                 TunerAsk::Done(why) => return (all, why),
                 TunerAsk::Try(point) => {
                     all.push(show(&space.setting(&point)));
@@ -171,28 +159,6 @@ mod tests {
         let best = zip.recommend().unwrap();
         assert_eq!(show(&space.setting(&best.point)), "a=1 b=x");
         assert_eq!(zip.ranking().len(), 2, "what failed is never recommended");
-    }
-
-    #[test]
-    fn the_next_in_the_list_is_asked_while_others_are_under_way_in_whatever_order_they_end() {
-        let space = space("[a]\ntype='int'\nvalues=[1,2,3]\ndefault=1");
-        let points = [2.0, 2.0, 3.0].map(|a| vec![a]);
-        let mut list = Listed::of(&space, points.to_vec(), 10);
-        let next = |list: &Listed, pending: &[f64]| match list
-            .ask(&pending.iter().map(|a| vec![*a]).collect::<Vec<_>>())
-        {
-            TunerAsk::Try(point) => Some(point[0]),
-            TunerAsk::Done(_) => None,
-        };
-        assert_eq!(next(&list, &[]), Some(1.0));
-        assert_eq!(next(&list, &[1.0]), Some(2.0));
-        assert_eq!(next(&list, &[1.0, 2.0]), Some(2.0), "it is listed twice");
-        let measured = Tried::Measured { log_value: 0.0, variance: 0.01 };
-        list.tell(&vec![2.0], measured, TrialCost::default());
-        assert_eq!(next(&list, &[1.0, 2.0]), Some(3.0));
-        assert_eq!(next(&list, &[1.0, 2.0, 3.0]), None);
-        // What was under way when a tuning was killed is asked for again.
-        assert_eq!(next(&list, &[]), Some(1.0));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! The search over settings: which one to launch next, and which is best.
 //!
 //! A [`Tuner`] is asked for a setting and told what came of it: the goodput at the capacity that a
-//! search within that setting found, or how it failed. It is pure: told the same in the same order, with
-//! the same settings under way, it asks the same.
+//! search within that setting found, or how it failed. It is pure: told the same, it asks the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,16 +66,6 @@ pub enum Tried {
     Failed(FailureKind),
 }
 
-impl Tried {
-    /// The variance of the log of what was measured; none where nothing was.
-    pub fn variance(self) -> Option<f64> {
-        match self {
-            Tried::Measured { variance, .. } => Some(variance),
-            Tried::Failed(_) => None,
-        }
-    }
-}
-
 /// How a setting failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -134,12 +123,10 @@ pub struct Recommendation {
 
 /// A way to search settings.
 pub trait Tuner {
-    /// The next setting while those of `pending` were asked for and are not told yet, or that there is
-    /// none. While something is pending, `Done` only says that nothing is worth a try before more is
-    /// known: asked again after the next one is told, it may say another.
-    fn ask(&self, pending: &[Point]) -> TunerAsk;
+    /// The next setting, or that there is none. Asked again before it is told, it says the same.
+    fn ask(&mut self) -> TunerAsk;
 
-    /// Takes in what came of a setting, asked for or not, in whatever order they end.
+    /// Takes in what came of a setting, asked for or not.
     fn tell(&mut self, point: &Point, tried: Tried, cost: TrialCost);
 
     /// The best of the settings that were measured; never one that failed.

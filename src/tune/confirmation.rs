@@ -1,7 +1,4 @@
-//! The paired confirmation: who is measured when and where, and what the pairs say.
-//!
-//! A pair is compared within one slot, since slots may differ: all of a turn is measured on the slot that
-//! has begun it, while other slots do other turns.
+//! The paired confirmation: who is measured when, and what the pairs say.
 
 use super::entry::{Entry, Role, Told};
 use crate::search::confirm::{Gain, gain};
@@ -19,19 +16,6 @@ pub fn turn(turn: usize, candidates: usize) -> Vec<Role> {
         roles.reverse();
     }
     roles
-}
-
-/// What a free slot measures next: of the turn that it has begun, or else of the first that nobody has.
-/// `taken` is what was measured or is under way, and on which slot.
-pub fn next_role(turns: usize, candidates: usize, slot: u32, taken: &[(Role, u32)]) -> Option<Role> {
-    let of = |index: usize| turn(index, candidates);
-    let open = |index: usize| of(index).into_iter().find(|role| taken.iter().all(|(other, _)| other != role));
-    let owner = |index: usize| {
-        let roles = of(index);
-        taken.iter().find(|(role, _)| roles.contains(role)).map(|(_, slot)| *slot)
-    };
-    let first = |owned_by: Option<u32>| (0..turns).filter(|&t| owner(t) == owned_by).find_map(open);
-    first(Some(slot)).or_else(|| first(None))
 }
 
 /// A candidate with its gain over the default.
@@ -92,35 +76,7 @@ mod tests {
             None => Told::Failed { kind: FailureKind::Crash, what: "gone".to_owned(), log_tail: Vec::new() },
         };
         let setting = Setting::from([("n".to_owned(), KnobValue::Int(knob))]);
-        let cost = TrialCost::default();
-        Entry {
-            id: 1,
-            role,
-            setting,
-            told,
-            cost,
-            answer: None,
-            run: None,
-            log: None,
-            slot: None,
-            began: None,
-        }
-    }
-
-    #[test]
-    fn a_turn_stays_on_the_slot_that_has_begun_it() {
-        let mut taken = Vec::new();
-        let mut next = |slot: u32| {
-            let role = next_role(3, 1, slot, &taken);
-            taken.extend(role.map(|role| (role, slot)));
-            role
-        };
-        let candidate = |turn| Some(Role::ConfirmCandidate { turn, candidate: 0 });
-        let default = |turn| Some(Role::ConfirmDefault { turn });
-        assert_eq!((next(1), next(2)), (default(0), candidate(1)));
-        assert_eq!((next(2), next(2)), (default(1), default(2)), "slot 2 is the faster one");
-        assert_eq!((next(1), next(1)), (candidate(0), None), "the third turn is another slot's");
-        assert_eq!((next(2), next(2)), (candidate(2), None));
+        Entry { id: 1, role, setting, told, cost: TrialCost::default(), answer: None, run: None, log: None }
     }
 
     #[test]

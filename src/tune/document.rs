@@ -7,7 +7,6 @@ use super::confirmation::{Confirmed, confirmed};
 use super::entry::{Entry, Role, Told};
 use super::front::{FrontPoint, front};
 use super::plan::TunePlan;
-use super::slots::{SlotFigures, slots, unequal};
 use crate::recipe::TuneObjective;
 use crate::search::confirm::{Finding, Gain};
 use crate::search::importance::{Effect, effects};
@@ -56,9 +55,6 @@ pub struct TuneDocument {
     pub warnings: Vec<String>,
     /// Every setting that was tried, in order.
     pub settings: Vec<Entry>,
-    /// The slots that engines ran on; empty where the recipe lists none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slots: Vec<SlotFigures>,
 }
 
 /// How a tuning ended.
@@ -108,21 +104,6 @@ pub struct TuneCost {
     pub failed: usize,
     /// Searches that were given up, as they could not beat the best.
     pub abandoned: usize,
-    /// Seconds from the first launch to the last result, where slots are listed: tries overlap then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub elapsed_seconds: Option<f64>,
-}
-
-/// What was done with a tuning, as far as it came.
-pub struct Conducted<'a> {
-    /// Every setting that was tried, in order.
-    pub entries: &'a [Entry],
-    /// How it ended; whether there is something to recommend is found out.
-    pub outcome: Outcome,
-    /// Why exploring ended; none where the operator ended it.
-    pub ended: Option<Enough>,
-    /// The slots that were given up, and why.
-    pub given_up: &'a [(u32, String)],
 }
 
 impl TuneDocument {
@@ -131,10 +112,11 @@ impl TuneDocument {
         plan: &TunePlan,
         space: &Space,
         tuner: &dyn Tuner,
-        conducted: &Conducted<'_>,
+        entries: &[Entry],
+        outcome: Outcome,
+        ended: Option<Enough>,
         command: &dyn Fn(&Setting) -> String,
     ) -> Self {
-        let Conducted { entries, outcome, ended, given_up } = *conducted;
         let default_setting = space.setting(&space.default_point());
         let default = figures(&default_setting, entries);
         let mut warnings = Vec::new();
@@ -159,18 +141,6 @@ impl TuneDocument {
         {
             warnings.push("the best setting was not confirmed: its value may be luck".to_owned());
         }
-        for (slot, why) in given_up {
-            warnings.push(format!("{} was given up: {why}", plan.slot_words(*slot)));
-        }
-        warnings.extend(unequal(entries).map(|(slow, fast, share)| {
-            format!(
-                "{} carries {:.0} % less than {} with the same settings: what was tried on different slots is not compared \
-                 on equal terms",
-                plan.slot_words(slow),
-                100.0 * share,
-                plan.slot_words(fast)
-            )
-        }));
         let recommended = match finding {
             Some(Finding::NoneBetter | Finding::Worse) => default.clone(),
             Some(Finding::Better) | None => best.clone().or_else(|| default.clone()),
@@ -198,7 +168,6 @@ impl TuneDocument {
             cost: TuneCost::of(entries),
             warnings,
             settings: entries.to_vec(),
-            slots: slots(plan, entries, given_up),
         }
     }
 
@@ -220,10 +189,6 @@ impl TuneCost {
             confirmations: entries.len() - explored,
             failed: count(&|entry| matches!(entry.told, Told::Failed { .. })),
             abandoned: count(&|entry| matches!(entry.told, Told::Measured { abandoned: true, .. })),
-            elapsed_seconds: entries
-                .iter()
-                .filter_map(|entry| entry.began.map(|began| began + entry.cost.launch + entry.cost.measure))
-                .reduce(f64::max),
         }
     }
 }

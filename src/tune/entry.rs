@@ -29,19 +29,6 @@ pub struct Entry {
     /// File with the engine's output, within the tuning's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// Number of the slot that it ran on, from 1, where slots are listed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slot: Option<u32>,
-    /// When it began, seconds of the tuning, where slots are listed: tries overlap then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub began: Option<f64>,
-}
-
-impl Entry {
-    /// Number of the slot that it ran on; 1 where there is only one.
-    pub fn slot_number(&self) -> u32 {
-        self.slot.unwrap_or(1)
-    }
 }
 
 /// What a try is for.

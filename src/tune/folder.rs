@@ -9,8 +9,7 @@ use jiff::Timestamp;
 use super::entry::Entry;
 use super::error::TuneError;
 use super::plan::TunePlan;
-use crate::run::{self, without_secrets};
-use crate::target::managed;
+use crate::run::without_secrets;
 
 /// Name of the plan within the folder.
 pub const TUNE_FILE: &str = "tune.toml";
@@ -92,15 +91,6 @@ impl TuneFolder {
             .write_all(line.as_bytes())
             .and_then(|()| self.journal.sync_data())
             .map_err(|error| TuneError::file(path(), error))
-    }
-
-    /// Removes the folder where nothing was tried and no engine was launched, so that there is nothing in it
-    /// to be read or gone on with.
-    pub fn discard_unused(self) {
-        let tried = self.journal.metadata().map_or(true, |file| file.len() > 0);
-        if !tried && !managed::was_launched(&self.path) {
-            run::discard(&self.path);
-        }
     }
 
     fn journal(folder: &Path) -> Result<File, TuneError> {

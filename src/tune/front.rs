@@ -96,8 +96,6 @@ mod tests {
             answer: Some(answer),
             run: None,
             log: None,
-            slot: None,
-            began: None,
         }
     }
 

@@ -7,15 +7,11 @@ use crate::search::tuner::FailureKind;
 use crate::space::Setting;
 use crate::target::{Target, managed};
 
-/// Launches engines, one at a time: each slot has a launcher of its own.
+/// Launches engines, one at a time.
 #[allow(async_fn_in_trait)] // one task drives a tuning; no caller needs the futures to be Send
 pub trait Launcher {
     /// What is measured.
     type Target: Target;
-
-    /// Whether launches and runs take only the time of their own clocks, so that tries that run side by
-    /// side end in the order of those.
-    const VIRTUAL: bool = false;
 
     /// Launches the engine with `setting` and waits until it can be measured as `plan` says.
     ///

@@ -1,6 +1,6 @@
 //! Real engines, launched with each setting and measured over HTTP.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -11,7 +11,7 @@ use crate::plan::{Plan, TargetPlan};
 use crate::search::tuner::FailureKind;
 use crate::space::{Domain, Setting, Space};
 use crate::target::managed::{self, Attended, Cause, EngineFailure, Running};
-use crate::target::{EndpointLock, Live, LockError, Prepared, Target, TargetError, prepare};
+use crate::target::{Live, Prepared, Target, TargetError, prepare};
 
 /// The port that a command is shown with, where the plan leaves it open.
 const SHOWN_PORT: u16 = 8000;
@@ -22,9 +22,6 @@ pub type Tell = Box<dyn FnMut(&str) + Send>;
 /// Launches the plan's engine with each setting.
 pub struct Managed {
     launcher: managed::Launcher,
-    folder: PathBuf,
-    /// Loads that this process carries at the same time.
-    loads: u32,
     interrupt: watch::Receiver<bool>,
     tell: Tell,
     /// Whether one launch has been measured: what goes wrong later is the setting's doing.
@@ -37,8 +34,6 @@ pub struct Managed {
 pub struct ManagedTarget {
     running: Running,
     prepared: Prepared,
-    /// Keeps other runs off it.
-    _lock: Option<EndpointLock>,
 }
 
 impl Managed {
@@ -54,19 +49,7 @@ impl Managed {
         tell: Tell,
     ) -> Result<Self, managed::LaunchFailure> {
         let launcher = managed::Launcher::new(plan, folder, interrupt.clone())?;
-        let folder = folder.to_owned();
-        Ok(Self { launcher, folder, loads: 1, interrupt, tell, proved: false, stopping: 0.0 })
-    }
-
-    /// The same as one of `loads` whose engines run and are measured side by side, `other` among them: no
-    /// port is given to two engines.
-    #[must_use]
-    pub fn beside(mut self, other: Option<&Self>, loads: u32) -> Self {
-        if let Some(other) = other {
-            self.launcher = self.launcher.beside(&other.launcher);
-        }
-        self.loads = loads;
-        self
+        Ok(Self { launcher, interrupt, tell, proved: false, stopping: 0.0 })
     }
 
     /// Checks that every knob reaches the engine.
@@ -103,11 +86,8 @@ impl Managed {
 
     async fn prepared(&mut self, running: &Running, plan: &Plan) -> Result<Prepared, LaunchError> {
         match prepare(&running.plan(plan), self.interrupt.clone()).await {
-            Ok(mut prepared) => {
+            Ok(prepared) => {
                 self.proved = true;
-                // Loads that run side by side share the open files of this process.
-                let loads = self.loads;
-                prepared.live = prepared.live.with(|options| options.files_each *= loads);
                 Ok(prepared)
             }
             Err(TargetError::Engine(failure)) => Err(LaunchError::Failed(of_engine(&failure))),
@@ -174,21 +154,10 @@ impl Launcher for Managed {
             Err(managed::LaunchFailure::Interrupted) => return Err(LaunchError::Interrupted),
             Err(other) => return Err(LaunchError::Cannot(other)),
         };
-        let lock = match EndpointLock::take(&running.url, &self.folder) {
-            Ok(lock) => Some(lock),
-            Err(error @ LockError::Held { .. }) => {
-                self.end(running).await;
-                return Err(LaunchError::Cannot(managed::LaunchFailure::System(error.to_string())));
-            }
-            Err(error) => {
-                (self.tell)(&error.to_string());
-                None
-            }
-        };
         match self.prepared(&running, plan).await {
             Ok(prepared) => {
                 let log = name_of(&running.log);
-                let target = ManagedTarget { running, prepared, _lock: lock };
+                let target = ManagedTarget { running, prepared };
                 Ok(Launched { target, seconds: before + began.elapsed().as_secs_f64(), log })
             }
             Err(error) => {

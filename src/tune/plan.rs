@@ -37,9 +37,6 @@ pub struct TunePlan {
     /// The only settings that are tried, beside the default, where some are given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
-    /// The values of the places where engines run side by side; one engine at a time where none are given.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slots: Vec<Setting>,
     /// The knobs.
     pub knobs: BTreeMap<String, KnobSection>,
     /// The run of each setting; its seed is the tuning's.
@@ -77,29 +74,11 @@ impl TunePlan {
             cost: tune.cost,
             constraints: tune.constraints,
             settings: tune.settings,
-            slots: tune.slots,
             knobs,
             plan: recipe.into_plan(name, Purpose::Search)?,
         };
         tuned.tuner(&tuned.space()?)?;
         Ok(tuned)
-    }
-
-    /// The run of a setting on a slot; slots count from 1.
-    pub fn plan_on(&self, slot: u32) -> Plan {
-        let mut plan = self.plan.clone();
-        if let Some(values) = self.slots.get((slot as usize).saturating_sub(1)) {
-            plan.engine = plan.engine.map(|engine| engine.on_slot(values));
-        }
-        plan
-    }
-
-    /// A slot in words: `slot 2 (gpu=1)`.
-    pub fn slot_words(&self, slot: u32) -> String {
-        match self.slots.get((slot as usize).saturating_sub(1)) {
-            Some(values) if !values.is_empty() => format!("slot {slot} ({})", show(values)),
-            _ => format!("slot {slot}"),
-        }
     }
 
     /// The settings that may be tried.

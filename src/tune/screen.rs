@@ -2,10 +2,8 @@
 
 use std::fmt::Write;
 
-use super::conduct::Trying;
 use super::document::{Figures, Outcome, TuneDocument};
 use super::entry::{Entry, Role, Told};
-use super::plan::TunePlan;
 use crate::recipe::TuneObjective;
 use crate::search::confirm::Finding;
 use crate::space::show;
@@ -30,24 +28,7 @@ pub fn line(entry: &Entry, objective: TuneObjective) -> String {
         Role::ConfirmCandidate { .. } => "candidate again: ",
     };
     let seconds = Seconds(entry.cost.launch + entry.cost.measure);
-    let slot = entry.slot.map_or_else(String::new, |slot| format!(" on slot {slot}"));
-    format!("{role}{}{slot}: {what}  ({seconds})", show(&entry.setting))
-}
-
-/// A setting that is about to be tried, in a line.
-pub fn announcement(trying: &Trying<'_>, plan: &TunePlan) -> String {
-    let Trying { number, of, clock, .. } = *trying;
-    let time = match plan.seconds {
-        Some(most) => format!("{} of {}", Seconds(clock), Seconds(most)),
-        None => format!("{} so far", Seconds(clock)),
-    };
-    let what = match trying.role {
-        Role::Explore => format!("setting {number} of at most {of}"),
-        Role::ConfirmDefault { .. } => format!("confirmation {number} of {of}: the default again"),
-        Role::ConfirmCandidate { .. } => format!("confirmation {number} of {of}: a candidate again"),
-    };
-    let slot = trying.slot.map_or_else(String::new, |slot| format!(", on {}", plan.slot_words(slot)));
-    format!("{what}, {time}{slot}: {}", show(trying.setting))
+    format!("{role}{}: {what}  ({seconds})", show(&entry.setting))
 }
 
 /// The answer on one screen.
@@ -110,21 +91,10 @@ pub fn screen(document: &TuneDocument) -> String {
             cost.failed,
             cost.abandoned,
             cost.confirmations,
-            match cost.elapsed_seconds {
-                Some(elapsed) => {
-                    format!("{} on the clock, {} on all slots", Seconds(elapsed), Seconds(cost.seconds))
-                }
-                None => Seconds(cost.seconds).to_string(),
-            },
+            Seconds(cost.seconds),
             Seconds(cost.launch_seconds)
         ),
     );
-    for (index, slot) in document.slots.iter().enumerate() {
-        let values =
-            if slot.values.is_empty() { String::new() } else { format!(" ({})", show(&slot.values)) };
-        let words = format!("{}{values}: {} tried, {}", slot.slot, slot.tried, Seconds(slot.seconds));
-        row(if index == 0 { "slots" } else { "" }, &words);
-    }
     for warning in &document.warnings {
         row("note", warning);
     }

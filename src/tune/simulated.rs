@@ -86,8 +86,6 @@ impl Virtual {
 impl Launcher for Virtual {
     type Target = VirtualTarget;
 
-    const VIRTUAL: bool = true;
-
     async fn launch(
         &mut self,
         plan: &Plan,

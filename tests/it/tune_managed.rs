@@ -46,31 +46,6 @@ fn folder_in(out: &Path) -> Option<PathBuf> {
     folders.find(|path| path.join("tune.toml").is_file())
 }
 
-/// A recipe of engines on two slots, that differ in a name; `slots` may add to them.
-fn two_slots(folder: &Path, first: &str, second: &str) -> PathBuf {
-    recipe(
-        folder,
-        &format!(
-            "
-[engine]
-launch = [
-    '{{{{ plimsoll }}}}', 'simulate', '--port', '{{{{ port }}}}', '--max-num-seqs', '{{{{ knobs.max_num_seqs }}}}',
-    ['--preset', '{{{{ slot.preset }}}}'],
-]
-env = {{ SLOT = '{{{{ slot.name }}}}' }}
-[knobs.max_num_seqs]
-type = 'int'
-values = [1, 2, 4, 8]
-default = 2
-[tune]
-design = 'grid'
-confirmations = 2
-slots = [{{ name = 'a'{first} }}, {{ name = 'b'{second} }}]
-"
-        ),
-    )
-}
-
 /// The processes that were launched, with their supervisors.
 fn launched(tuning: &Path) -> Vec<i64> {
     let lines = entries(&tuning.join("launches.jsonl"));
@@ -150,94 +125,6 @@ confirmations = 1
     let processes = launched(&tuning);
     assert_eq!(processes.len(), 2 * 6, "default, crash, two tries of the third, and the pair");
     wait_for("the end of every process", || !processes.iter().any(is_there));
-}
-
-#[test]
-fn two_slots_have_an_engine_each_and_a_kill_leaves_none_of_them() {
-    let home = tempfile::tempdir().unwrap();
-    let recipe = two_slots(home.path(), "", "");
-    let out = home.path().join("runs");
-    let mut first = Command::new(PLIMSOLL)
-        .args(["tune", "--quiet", recipe.to_str().unwrap(), "--out", out.to_str().unwrap()])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let tuning = || folder_in(&out).unwrap();
-    wait_for("an entry, and an engine on each slot", || {
-        folder_in(&out).is_some_and(|tuning| {
-            !entries(&tuning.join("settings.jsonl")).is_empty() && launched(&tuning).len() >= 6
-        })
-    });
-    first.kill().unwrap();
-    first.wait().unwrap();
-    let before = entries(&tuning().join("settings.jsonl"));
-
-    let (document, stderr) = finished(&["resume", tuning().to_str().unwrap(), "--json"]);
-    assert!(stderr.contains(&format!("going on after {} settings\n", before.len())), "{stderr}");
-    let processes = launched(&tuning());
-    wait_for("the end of every process", || !processes.iter().any(is_there));
-    let settings = document["settings"].as_array().unwrap();
-    assert_eq!(settings[..before.len()], before[..]);
-    let mut tried: Vec<i64> = Vec::new();
-    for entry in settings {
-        assert_eq!(entry["told"]["outcome"], "measured", "{entry}");
-        let run = tuning().join(entry["run"].as_str().unwrap());
-        let plan = fs::read_to_string(run.join("plan.toml")).unwrap();
-        let name = if entry["slot"] == 1 { "name = \"a\"" } else { "name = \"b\"" };
-        assert!(plan.contains(name), "the run's plan says where it was: {plan}");
-        if entry["role"]["stage"] == "explore" {
-            tried.push(entry["setting"]["max_num_seqs"].as_i64().unwrap());
-        }
-    }
-    tried.sort_unstable();
-    assert_eq!(tried, [1, 2, 4, 8], "each once, whatever was under way at the kill");
-    assert!([1, 2].iter().all(|slot| settings.iter().any(|entry| entry["slot"] == *slot)));
-    // Each launch has a log and a number of its own, and no two engines that ran together shared a port.
-    let lines = entries(&tuning().join("launches.jsonl"));
-    let launches: Vec<&Value> = lines.iter().filter_map(|line| line.get("launched")).collect();
-    let numbers: std::collections::BTreeSet<i64> =
-        launches.iter().map(|launch| launch["launch"].as_i64().unwrap()).collect();
-    assert_eq!(numbers.len(), launches.len());
-    let port = |launch: &Value| launch["command"][3].as_str().unwrap().to_owned();
-    assert_ne!(port(launches[0]), port(launches[1]));
-}
-
-#[test]
-fn a_slot_on_which_nothing_starts_is_given_up_and_spoils_no_setting() {
-    let home = tempfile::tempdir().unwrap();
-    let recipe = two_slots(home.path(), "", ", preset = 'no-such-preset'");
-    let out = home.path().join("runs");
-    let (document, stderr) =
-        finished(&["tune", recipe.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()]);
-    assert!(
-        stderr.contains("warning: slot 2 (name=b preset=no-such-preset) is given up: it did not start"),
-        "{stderr}"
-    );
-    let settings = document["settings"].as_array().unwrap();
-    assert!(
-        settings.iter().all(|entry| entry["told"]["outcome"] == "measured" && entry["slot"] == 1),
-        "{settings:?}"
-    );
-    assert_eq!(settings.iter().filter(|entry| entry["role"]["stage"] == "explore").count(), 4);
-    assert!(document["warnings"].to_string().contains("slot 2 (name=b preset=no-such-preset) was given up"));
-    assert!(document["slots"][1]["given_up"].as_str().unwrap().contains("on slot 1 the same setting starts"));
-}
-
-#[test]
-fn a_program_that_cannot_be_run_leaves_no_folder() {
-    let home = tempfile::tempdir().unwrap();
-    let knob = "[knobs.n]\ntype = 'int'\nrange = [1, 3]\ndefault = 2\n";
-    let out = home.path().join("runs");
-    for slots in ["", "[tune]\nslots = [{}, {}]"] {
-        let text = format!("[engine]\nlaunch = 'no-such-program {{knobs.n}} {{port}}'\n{knob}{slots}");
-        let recipe = recipe(home.path(), &text);
-        let arguments = ["tune", recipe.to_str().unwrap(), "--out", out.to_str().unwrap()];
-        let output = Command::new(PLIMSOLL).args(arguments).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains("error: `no-such-program` cannot be run: "), "{stderr}");
-        assert!(!out.exists(), "{stderr}");
-    }
 }
 
 #[test]

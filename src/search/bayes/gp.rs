@@ -87,41 +87,15 @@ impl Gp {
     pub fn at(&self, place: &[f64]) -> (f64, f64) {
         let scale = self.hyper.scale.powi(2);
         let constant = self.offset.powi(2);
-        let covariances = self.covariances(place);
+        let covariances: Vec<f64> = self
+            .places
+            .iter()
+            .map(|other| scale * correlation(&self.axes, &self.hyper.lengths, place, other) + constant)
+            .collect();
         let mean = self.mean + covariances.iter().zip(&self.weights).map(|(k, w)| k * w).sum::<f64>();
         let half = forward(&self.factor, &covariances);
         let explained: f64 = half.iter().map(|x| x * x).sum();
         (mean, (scale + constant - explained).max(1e-12))
-    }
-
-    /// The posterior if each of these places were measured, with this variance of the noise, and gave
-    /// just what is expected there. The mean is the same everywhere (nothing surprised); what is
-    /// uncertain shrinks about the places. None where the covariance is not positive definite.
-    pub fn believing(&self, places: &[Vec<f64>], variance: f64) -> Option<Self> {
-        let mut gp = self.clone();
-        let constant = gp.offset.powi(2);
-        for place in places {
-            let covariances = gp.covariances(place);
-            let mut row = forward(&gp.factor, &covariances);
-            let own = gp.hyper.scale.powi(2) + constant + gp.hyper.nugget + variance;
-            let square = own - row.iter().map(|x| x * x).sum::<f64>();
-            if square.is_nan() || square <= 0.0 {
-                return None;
-            }
-            row.push(square.sqrt());
-            gp.factor.push(row);
-            gp.places.push(place.clone());
-            gp.weights.push(0.0);
-        }
-        Some(gp)
-    }
-
-    /// Covariances of a place with those that were measured.
-    fn covariances(&self, place: &[f64]) -> Vec<f64> {
-        let (scale, constant) = (self.hyper.scale.powi(2), self.offset.powi(2));
-        let with =
-            |other: &Vec<f64>| scale * correlation(&self.axes, &self.hyper.lengths, place, other) + constant;
-        self.places.iter().map(with).collect()
     }
 
     /// Mean and variance of a weighted sum of the function over places whose weights sum to 0 (a
@@ -259,26 +233,6 @@ mod tests {
         assert!((mean - (gp.at(&a).0 - gp.at(&b).0)).abs() < 1e-9);
         assert!(variance > 0.0 && variance < 2.0 * (gp.at(&a).1 + gp.at(&b).1));
         assert_eq!(gp.contrast(&[(1.0, a.clone()), (-1.0, a)]), (0.0, 0.0));
-    }
-
-    #[test]
-    fn a_believed_place_is_as_one_that_was_measured_and_gave_what_was_expected() {
-        let hyper = Hyper { scale: 0.6, lengths: vec![0.4, 1.3], nugget: 0.0009 };
-        let mut data = data();
-        let gp = Gp::new(&NUMBERS, hyper.clone(), 1.5, 1.0, &data).unwrap();
-        let places = [vec![0.6, 0.9], vec![0.2, 0.3]];
-        let believing = gp.believing(&places, 0.02).unwrap();
-        for place in &places {
-            data.values.push(gp.at(place).0);
-            data.places.push(place.clone());
-            data.variances.push(0.02);
-        }
-        let measured = Gp::new(&NUMBERS, hyper, 1.5, 1.0, &data).unwrap();
-        for place in [[0.1, 0.1], [0.6, 0.9], [0.65, 0.8], [2.0, -1.0]] {
-            let ((m, v), (mean, variance)) = (believing.at(&place), measured.at(&place));
-            assert!((m - mean).abs() < 1e-9 && (v - variance).abs() < 1e-9, "{place:?}: {m} {v}");
-            assert!(v <= gp.at(&place).1 + 1e-12);
-        }
     }
 
     #[test]

@@ -9,10 +9,6 @@
 //!    are few, else over a Sobol sample and the neighbours of the best.
 //! 4. The best so far is the visited setting with the largest posterior mean, not the luckiest value.
 //! 5. It ends when no untried setting is expected to gain [`WORTHWHILE`].
-//!
-//! Asked while other settings are under way, it believes that they will give what is expected of them
-//! (kriging believer: Ginsbourger, Le Riche and Carraro, *Kriging is well-suited to parallelize
-//! optimization*, 2010): about them nothing more is to be gained, so the next one lies elsewhere.
 
 pub mod acquisition;
 pub mod fit;
@@ -59,7 +55,7 @@ pub struct Bayes {
     complete: bool,
     first: Vec<Point>,
     seen: Vec<Seen>,
-    /// What the engine runs with that was told of last, which is the one that is free now.
+    /// What the engine runs with now.
     running: Option<Setting>,
     /// Posterior of the log objective, what is far below the best drawn nearer.
     model: Option<Gp>,
@@ -67,6 +63,7 @@ pub struct Bayes {
     plain: Option<Gp>,
     /// Posterior of +1 (works) and -1 (fails).
     works: Option<Gp>,
+    asked: Option<TunerAsk>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +94,7 @@ impl Bayes {
             model: None,
             plain: None,
             works: None,
+            asked: None,
         }
     }
 
@@ -153,36 +151,8 @@ impl Bayes {
         self.seen.iter().any(|seen| seen.point == *point)
     }
 
-    fn is_taken(&self, point: &Point, pending: &[Point]) -> bool {
-        self.is_seen(point) || pending.contains(point)
-    }
-
-    /// The posterior and the best that will be known when `pending` has given what is expected of it.
-    fn believing(&self, model: &Gp, best: f64, pending: &[Point]) -> (Gp, f64) {
-        let places: Vec<Vec<f64>> = pending.iter().map(|point| self.space.encode(point)).collect();
-        let known: Vec<f64> = self.seen.iter().filter_map(|seen| seen.tried.variance()).collect();
-        let usual = known.iter().sum::<f64>() / known.len().max(1) as f64;
-        let best = places.iter().map(|place| model.at(place).0).fold(best, f64::max);
-        (model.believing(&places, usual).unwrap_or_else(|| model.clone()), best)
-    }
-
-    /// The setting least likely to fail, where nothing has worked so far. Of equal ones the farthest from
-    /// those that are under way, so that they tell different things.
-    fn safest(&self, pending: &[Point]) -> Option<&Point> {
-        let places: Vec<Vec<f64>> = pending.iter().map(|point| self.space.encode(point)).collect();
-        let rank = |point: &Point| {
-            let place = self.space.encode(point);
-            let far = |other: &Vec<f64>| self.space.distance(&place, other);
-            (self.probability(&place), places.iter().map(far).fold(f64::INFINITY, f64::min))
-        };
-        self.candidates.iter().filter(|point| !self.is_taken(point, pending)).max_by(|a, b| {
-            let (a, b) = (rank(a), rank(b));
-            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
-        })
-    }
-
     /// The untried setting that promises most a second, and the largest expected gain of any.
-    fn promising(&self, model: &Gp, best: f64, pending: &[Point]) -> Option<(Point, f64)> {
+    fn promising(&self, model: &Gp, best: f64) -> Option<(Point, f64)> {
         let any_cheap = self.space.knobs().iter().any(|knob| !knob.restart);
         let score = |point: &Point| {
             let place = self.space.encode(point);
@@ -194,7 +164,7 @@ impl Bayes {
         };
         let mut scored: Vec<(Point, f64, f64)> = Vec::with_capacity(self.candidates.len());
         let add = |point: &Point, scored: &mut Vec<(Point, f64, f64)>| {
-            if !self.is_taken(point, pending) {
+            if !self.is_seen(point) {
                 let (value, gain) = score(point);
                 scored.push((point.clone(), value, gain));
             }
@@ -220,6 +190,32 @@ impl Bayes {
         let gain = scored.iter().map(|(.., gain)| gain.exp()).fold(0.0, f64::max);
         let (point, ..) = scored.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some((point, gain))
+    }
+
+    fn next(&self) -> TunerAsk {
+        if self.seen.len() >= self.launches {
+            return TunerAsk::Done(Enough::OutOfLaunches);
+        }
+        if let Some(point) = self.first.iter().find(|point| !self.is_seen(point)) {
+            return TunerAsk::Try(point.clone());
+        }
+        let untried = || self.candidates.iter().find(|point| !self.is_seen(point));
+        let (Some(model), Some(best)) = (&self.model, self.recommend()) else {
+            // Nothing works so far: where a failure is least likely.
+            let safest = self.candidates.iter().filter(|point| !self.is_seen(point)).max_by(|a, b| {
+                let chance = |point: &Point| self.probability(&self.space.encode(point));
+                chance(a).total_cmp(&chance(b))
+            });
+            return safest.map_or(TunerAsk::Done(Enough::AllTried), |point| TunerAsk::Try(point.clone()));
+        };
+        let measured = self.seen.iter().filter(|seen| matches!(seen.tried, Tried::Measured { .. })).count();
+        match self.promising(model, best.log_value) {
+            None => untried().map_or(TunerAsk::Done(Enough::AllTried), |point| TunerAsk::Try(point.clone())),
+            Some((_, gain)) if gain < WORTHWHILE && measured >= LEAST_MEASURED => {
+                TunerAsk::Done(Enough::NotWorthALaunch { expected_gain: gain })
+            }
+            Some((point, _)) => TunerAsk::Try(point),
+        }
     }
 }
 
@@ -275,31 +271,14 @@ fn first(space: &Space, launches: usize, seed: u64) -> Vec<Point> {
 }
 
 impl Tuner for Bayes {
-    fn ask(&self, pending: &[Point]) -> TunerAsk {
-        let or_done = |point: Option<&Point>| {
-            point.map_or(TunerAsk::Done(Enough::AllTried), |point| TunerAsk::Try(point.clone()))
-        };
-        if self.seen.len() + pending.len() >= self.launches {
-            return TunerAsk::Done(Enough::OutOfLaunches);
-        }
-        if let Some(point) = self.first.iter().find(|point| !self.is_taken(point, pending)) {
-            return TunerAsk::Try(point.clone());
-        }
-        let (Some(model), Some(best)) = (&self.model, self.recommend()) else {
-            return or_done(self.safest(pending));
-        };
-        let (model, best) = self.believing(model, best.log_value, pending);
-        let measured = self.seen.iter().filter(|seen| seen.tried.variance().is_some()).count();
-        match self.promising(&model, best, pending) {
-            None => or_done(self.candidates.iter().find(|point| !self.is_taken(point, pending))),
-            Some((_, gain)) if gain < WORTHWHILE && measured >= LEAST_MEASURED => {
-                TunerAsk::Done(Enough::NotWorthALaunch { expected_gain: gain })
-            }
-            Some((point, _)) => TunerAsk::Try(point),
-        }
+    fn ask(&mut self) -> TunerAsk {
+        let ask = self.asked.take().unwrap_or_else(|| self.next());
+        self.asked = Some(ask.clone());
+        ask
     }
 
     fn tell(&mut self, point: &Point, tried: Tried, cost: TrialCost) {
+        self.asked = None;
         let failed =
             matches!(tried, Tried::Failed(kind) if kind != super::tuner::FailureKind::MissedAtLowest);
         self.running = (!failed).then(|| self.space.launched_with(&self.space.setting(point)));

@@ -44,10 +44,10 @@ fn run(tuner: &mut dyn Tuner, space: &Space, seed: u64) -> (Vec<Point>, Enough) 
     let mut noise = Stream::new(seed, "test");
     let mut tried = Vec::new();
     loop {
-        match tuner.ask(&[]) {
+        match tuner.ask() {
             TunerAsk::Done(why) => return (tried, why),
             TunerAsk::Try(point) => {
-                assert_eq!(tuner.ask(&[]), TunerAsk::Try(point.clone()), "asked twice, it says the same");
+                assert_eq!(tuner.ask(), TunerAsk::Try(point.clone()), "asked twice, it says the same");
                 let outcome = match truth(space, &point) {
                     Some(value) => {
                         Tried::Measured { log_value: value + 0.03 * noise.normal(), variance: 0.0009 }
@@ -105,57 +105,12 @@ fn told_the_same_it_asks_the_same() {
 }
 
 #[test]
-fn what_is_under_way_is_not_asked_for_again_and_all_that_are_asked_together_lie_apart() {
-    let space = space(SPACE);
-    let mut tuner = Bayes::new(space.clone(), 16, 3);
-    let mut pending: Vec<Point> = Vec::new();
-    let mut tried = 0;
-    // Four under way at any time; the one that was asked for last ends first.
-    loop {
-        while pending.len() < 4
-            && let TunerAsk::Try(point) = tuner.ask(&pending)
-        {
-            assert!(!pending.contains(&point));
-            pending.push(point);
-        }
-        let Some(point) = pending.pop() else { break };
-        let outcome = truth(&space, &point).map_or(Tried::Failed(FailureKind::OutOfMemory), |value| {
-            Tried::Measured { log_value: value, variance: 0.0009 }
-        });
-        tuner.tell(&point, outcome, TrialCost { launch: 60.0, measure: 100.0 });
-        tried += 1;
-    }
-    let distinct: BTreeSet<String> = tuner.seen.iter().map(|seen| format!("{:?}", seen.point)).collect();
-    assert_eq!(tried, distinct.len(), "none twice");
-    assert!((10..=16).contains(&tried), "{tried}");
-    let value = truth(&space, &tuner.recommend().unwrap().point).unwrap();
-    assert!(value > 0.2 - 0.06, "{value}");
-}
-
-#[test]
-fn before_anything_is_known_many_slots_get_settings_far_from_each_other() {
-    let space = space(SPACE);
-    let tuner = Bayes::new(space.clone(), 40, 1);
-    let mut pending: Vec<Point> = Vec::new();
-    for _ in 0..12 {
-        let TunerAsk::Try(point) = tuner.ask(&pending) else { panic!("there is more to try") };
-        pending.push(point);
-    }
-    let place = |point: &Point| space.encode(point);
-    for (index, point) in pending.iter().enumerate() {
-        let near = pending[..index].iter().map(|other| space.distance(&place(point), &place(other)));
-        let nearest = near.fold(f64::INFINITY, f64::min);
-        assert!(nearest > 0.2, "{nearest}: {pending:?}");
-    }
-}
-
-#[test]
 fn a_flat_objective_ends_the_search_before_its_launches() {
     let space = space("[n]\ntype='int'\nrange=[1,40]\ndefault=20");
     let mut tuner = Bayes::new(space.clone(), 30, 1);
     let mut launches = 0;
     let why = loop {
-        match tuner.ask(&[]) {
+        match tuner.ask() {
             TunerAsk::Done(why) => break why,
             TunerAsk::Try(point) => {
                 launches += 1;
@@ -175,7 +130,7 @@ fn where_everything_fails_it_recommends_nothing_and_tries_all() {
     let space = space("[n]\ntype='int'\nrange=[1,6]\ndefault=3");
     let mut tuner = Bayes::new(space.clone(), 30, 1);
     let mut launches = 0;
-    while let TunerAsk::Try(point) = tuner.ask(&[]) {
+    while let TunerAsk::Try(point) = tuner.ask() {
         launches += 1;
         tuner.tell(&point, Tried::Failed(FailureKind::Start), TrialCost::default());
     }
@@ -191,7 +146,7 @@ fn a_setting_that_needs_no_launch_is_preferred_to_an_equal_one_that_does() {
     let mut without_launch = 0;
     let mut last: Option<f64> = None;
     for step in 0..16 {
-        let TunerAsk::Try(point) = tuner.ask(&[]) else { break };
+        let TunerAsk::Try(point) = tuner.ask() else { break };
         // Axis 0 is `quick`, axis 1 is `slow`; both count for the same.
         let relaunch = last != Some(point[1]);
         last = Some(point[1]);

@@ -3,8 +3,7 @@
 //!
 //! The search within a setting is represented by its result: the log of the true goodput at the
 //! capacity plus normal noise of [`NOISE`], which is what restarts and the inner interval leave. A
-//! setting in the crashing region fails and costs its launch. With several slots as many settings are
-//! under way at a time, and end in whatever order their durations give.
+//! setting in the crashing region fails and costs its launch.
 
 mod problem;
 mod report;
@@ -17,15 +16,9 @@ use std::convert::Infallible;
 use crate::rng::Stream;
 use crate::search::tuner::{Design, FailureKind, TrialCost, Tried, TunerAsk, tuner};
 use crate::selftest::in_parallel;
-use crate::space::Point;
 
 /// Standard deviation of the log of a measured goodput.
 pub const NOISE: f64 = 0.04;
-/// Seconds that a launch takes, and a measurement; with several slots the latter scatters by
-/// [`SCATTER`] (standard deviation of its log).
-pub const COST: TrialCost = TrialCost { launch: 60.0, measure: 120.0 };
-/// How much measurements differ in length where several are under way at once.
-pub const SCATTER: f64 = 0.4;
 /// Launches that a search has.
 pub const LAUNCHES: usize = 20;
 /// Launches after which the recommendation is judged.
@@ -41,57 +34,33 @@ pub struct TuneRun {
     pub value: Vec<Option<f64>>,
     /// Launches that crashed.
     pub crashes: usize,
-    /// Seconds from the first launch to the last result.
-    pub seconds: f64,
 }
 
-/// Runs `searches` searches of `problem` on `slots` slots with each design; `progress` sees each tally as
-/// it is done.
+/// Runs `searches` searches of `problem` with each design; `progress` sees each tally as it is done.
 pub fn compare(
     problem: &Problem,
-    slots: usize,
     searches: usize,
     first_seed: u64,
     progress: &mut dyn FnMut(&MethodTally),
 ) -> TuneTest {
     let mut tallies = Vec::new();
     for design in DESIGNS {
-        let tally = tally(problem, design, slots, searches, first_seed);
+        let one = |index| Ok::<_, Infallible>(search(problem, design, first_seed.wrapping_add(index as u64)));
+        let Ok(runs) = in_parallel(searches, one);
+        let tally = MethodTally::of(design, &runs);
         progress(&tally);
         tallies.push(tally);
     }
-    TuneTest::new(problem, slots, searches, first_seed, tallies)
+    TuneTest::new(problem, searches, first_seed, tallies)
 }
 
-fn tally(problem: &Problem, design: Design, slots: usize, searches: usize, first_seed: u64) -> MethodTally {
-    let one =
-        |index| Ok::<_, Infallible>(search(problem, design, slots, first_seed.wrapping_add(index as u64)));
-    let Ok(runs) = in_parallel(searches, one);
-    MethodTally::of(design, &runs)
-}
-
-/// Searches once, with a setting under way on each of `slots` slots.
-pub fn search(problem: &Problem, design: Design, slots: usize, seed: u64) -> TuneRun {
-    let mut run = TuneRun { value: Vec::new(), crashes: 0, seconds: 0.0 };
+/// Searches once.
+pub fn search(problem: &Problem, design: Design, seed: u64) -> TuneRun {
+    let mut run = TuneRun { value: Vec::new(), crashes: 0 };
     // None of the designs compared pairs values, which is all that could go wrong.
     let Ok(mut tuner) = tuner(design, &problem.space, LAUNCHES, seed) else { return run };
     let mut noise = Stream::new(seed, "measurement");
-    let mut scatter = Stream::new(seed, "duration");
-    // What is under way, in the order in which it was asked for, and when each ends.
-    let (mut pending, mut ends): (Vec<Point>, Vec<f64>) = (Vec::new(), Vec::new());
-    loop {
-        while pending.len() < slots.max(1)
-            && let TunerAsk::Try(point) = tuner.ask(&pending)
-        {
-            let longer = if slots > 1 { (SCATTER * scatter.normal()).exp() } else { 1.0 };
-            let works = problem.goodput(&problem.space.setting(&point)).is_some();
-            let measure = if works { longer * COST.measure } else { 0.0 };
-            ends.push(run.seconds + COST.launch + measure);
-            pending.push(point);
-        }
-        let Some(first) = (0..ends.len()).min_by(|&a, &b| ends[a].total_cmp(&ends[b])) else { return run };
-        run.seconds = ends.remove(first);
-        let point = pending.remove(first);
+    while let TunerAsk::Try(point) = tuner.ask() {
         let tried = match problem.goodput(&problem.space.setting(&point)) {
             Some(goodput) => {
                 Tried::Measured { log_value: goodput.ln() + NOISE * noise.normal(), variance: NOISE * NOISE }
@@ -101,7 +70,7 @@ pub fn search(problem: &Problem, design: Design, slots: usize, seed: u64) -> Tun
                 Tried::Failed(FailureKind::Crash)
             }
         };
-        tuner.tell(&point, tried, COST);
+        tuner.tell(&point, tried, TrialCost { launch: 60.0, measure: 120.0 });
         run.value.push(match tuner.recommend() {
             None => Some(0.0),
             Some(best) => {
@@ -109,6 +78,7 @@ pub fn search(problem: &Problem, design: Design, slots: usize, seed: u64) -> Tun
             }
         });
     }
+    run
 }
 
 #[cfg(test)]
@@ -120,7 +90,7 @@ mod tests {
     fn the_tuner_comes_nearer_than_designs_without_a_model_and_nobody_recommends_a_crash() {
         let problem = Problem::compute().unwrap();
         assert_eq!(problem.rows().count(), 11 * 7 * 3 * 4);
-        let result = compare(&problem, 1, 10, 1, &mut |_| {});
+        let result = compare(&problem, 10, 1, &mut |_| {});
         let bayes = &result.methods[0];
         assert_eq!(bayes.method, "bayes");
         let best_other =
@@ -129,9 +99,5 @@ mod tests {
         assert!(bayes.after[2].median_regret <= 0.02, "{result}");
         assert!(bayes.crashes < result.methods[1].crashes, "{result}");
         assert!(result.methods.iter().all(|method| method.infeasible == 0), "{result}");
-        // Two slots: about as near after as many launches, in little more than half of the time.
-        let two = tally(&problem, Design::Bayes, 2, 20, 1);
-        assert!(two.after[2].median_regret <= 0.02 && two.infeasible == 0, "{two:?}");
-        assert!(two.seconds < 0.65 * bayes.seconds, "{two:?} {result}");
     }
 }

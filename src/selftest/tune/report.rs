@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::{AFTER, LAUNCHES, NOISE, Problem, TuneRun};
 use crate::search::tuner::Design;
 use crate::stats::quantile::quantile;
-use crate::units::Seconds;
 
 /// Share of the best goodput that counts as reached.
 const REACHED: f64 = 0.95;
@@ -19,8 +18,6 @@ pub struct TuneTest {
     pub version: &'static str,
     /// Searches of each method.
     pub searches: usize,
-    /// Settings under way at a time.
-    pub slots: usize,
     /// Seed of the first.
     pub first_seed: u64,
     /// Standard deviation of the log of a measured goodput.
@@ -49,8 +46,6 @@ pub struct MethodTally {
     pub launches: f64,
     /// Mean launches that crashed.
     pub crashes: f64,
-    /// Mean seconds from the first launch to the last result.
-    pub seconds: f64,
 }
 
 /// Regret (1 - true goodput / best) after some launches.
@@ -106,20 +101,13 @@ impl MethodTally {
             launches_to_reach: (rank(0.5), rank(0.9)),
             launches: mean(&|run| run.value.len()),
             crashes: mean(&|run| run.crashes),
-            seconds: runs.iter().map(|run| run.seconds).sum::<f64>() / runs.len().max(1) as f64,
         }
     }
 }
 
 impl TuneTest {
     /// The results of all methods.
-    pub fn new(
-        problem: &Problem,
-        slots: usize,
-        searches: usize,
-        first_seed: u64,
-        methods: Vec<MethodTally>,
-    ) -> Self {
+    pub fn new(problem: &Problem, searches: usize, first_seed: u64, methods: Vec<MethodTally>) -> Self {
         let worth = |least: f64| {
             problem
                 .rows()
@@ -130,7 +118,6 @@ impl TuneTest {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             searches,
-            slots,
             first_seed,
             noise: NOISE,
             settings: (all, all - worth(0.0), worth(REACHED)),
@@ -149,17 +136,14 @@ impl fmt::Display for TuneTest {
         )?;
         writeln!(
             f,
-            "regret of the recommended setting, median / ninth decile, of {} searches{}\n",
-            self.searches,
-            if self.slots > 1 { format!(" on {} slots", self.slots) } else { String::new() }
+            "regret of the recommended setting, median / ninth decile, of {} searches\n",
+            self.searches
         )?;
         write!(f, "{:<8}", "method")?;
         for launches in AFTER {
             write!(f, "{:>18}", format!("after {launches}"))?;
         }
-        write!(f, "{:>20}{:>10}{:>9}{:>12}", "to stay above 95 %", "launches", "crashes", "infeasible")?;
-        // What slots save is time.
-        writeln!(f, "{}", if self.slots > 1 { format!("{:>13}", "takes") } else { String::new() })?;
+        writeln!(f, "{:>20}{:>10}{:>9}{:>12}", "to stay above 95 %", "launches", "crashes", "infeasible")?;
         for method in &self.methods {
             write!(f, "{:<8}", method.method)?;
             for after in &method.after {
@@ -170,13 +154,11 @@ impl fmt::Display for TuneTest {
             let launches = |n: Option<usize>| n.map_or(format!("> {LAUNCHES}"), |n| n.to_string());
             let (median, q90) = method.launches_to_reach;
             let reach = format!("{} / {}", launches(median), launches(q90));
-            write!(
+            writeln!(
                 f,
                 "{reach:>20}{:>10.1}{:>9.1}{:>12}",
                 method.launches, method.crashes, method.infeasible
             )?;
-            let takes = Seconds(method.seconds).to_string();
-            writeln!(f, "{}", if self.slots > 1 { format!("{takes:>13}") } else { String::new() })?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! One launch after another, or several side by side.
+//! One launch after another.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,7 +10,6 @@ use tokio::sync::watch;
 
 use super::failure::LaunchFailure;
 use super::launches::LAUNCHES_FILE;
-use super::ports::Ports;
 use super::protocol::Order;
 use super::ready::Start;
 use super::running::{Running, Supervised};
@@ -31,7 +30,6 @@ pub struct Launcher {
     folder: PathBuf,
     supervisor: PathBuf,
     interrupt: watch::Receiver<bool>,
-    ports: Ports,
 }
 
 impl Launcher {
@@ -51,15 +49,7 @@ impl Launcher {
             folder: folder.to_owned(),
             supervisor: std::env::current_exe().map_err(system)?,
             interrupt,
-            ports: Ports::default(),
         })
-    }
-
-    /// The same, whose engines run beside those of `other`: no port is chosen for two of them.
-    #[must_use]
-    pub fn beside(mut self, other: &Self) -> Self {
-        self.ports = other.ports.clone();
-        self
     }
 
     /// The same with another program as the supervisor: one that calls [`super::supervise`] when its
@@ -80,9 +70,8 @@ impl Launcher {
         knobs: &BTreeMap<String, KnobValue>,
         tell: &mut (dyn FnMut(&str) + Send),
     ) -> Result<Running, LaunchFailure> {
-        let held = self.ports.choose(&self.engine.listens_on()?, self.engine.port)?;
-        let port = held.number;
-        let (launch, log) = self.next_log()?;
+        let port = self.choose_port()?;
+        let (launch, log) = self.next_log();
         let id = format!("plimsoll-{:x}-{launch}", seed());
         let plimsoll = self.supervisor.to_string_lossy();
         let launching = Launching { port, id: &id, plimsoll: &plimsoll, knobs };
@@ -107,7 +96,7 @@ impl Launcher {
             pid: supervised.pid(),
             started_seconds: began.elapsed().as_secs_f64(),
             launch,
-            port: held,
+            port,
             id: id.clone(),
             command: shown_command,
             log,
@@ -157,7 +146,7 @@ impl Launcher {
         knobs: &BTreeMap<String, KnobValue>,
     ) -> Result<(), LaunchFailure> {
         let plimsoll = self.supervisor.to_string_lossy();
-        let launching = Launching { port: running.port.number, id: &running.id, plimsoll: &plimsoll, knobs };
+        let launching = Launching { port: running.port, id: &running.id, plimsoll: &plimsoll, knobs };
         running.reset = self.reset(&launching)?;
         Ok(())
     }
@@ -247,22 +236,40 @@ impl Launcher {
         words.into_iter().map(|word| fill(word).map_err(|error| Box::new(error).into())).collect()
     }
 
-    /// The first number without a log; the log is made, so that no launch beside this one takes it too.
-    fn next_log(&self) -> Result<(u32, PathBuf), LaunchFailure> {
-        let mut launch = 1;
-        loop {
-            let path = self.folder.join(format!("engine-{launch:03}.log"));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(_) => return Ok((launch, path)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => launch += 1,
-                Err(error) => {
-                    return Err(LaunchFailure::System(format!(
-                        "`{}` cannot be made: {error}",
-                        path.display()
-                    )));
-                }
+    /// The port asked for if it is free, or a free one. Where the engine listens on another machine, the
+    /// number is only likely to be free there.
+    fn choose_port(&self) -> Result<u16, LaunchFailure> {
+        let free = |port: u16| -> std::io::Result<u16> {
+            let host = self.engine.host.as_str();
+            let address = match host.parse::<IpAddr>() {
+                Ok(address) => SocketAddr::new(address, port),
+                Err(_) => (host, port)
+                    .to_socket_addrs()?
+                    .next()
+                    .ok_or_else(|| std::io::Error::other(format!("`{host}` has no address")))?,
+            };
+            Ok(TcpListener::bind(address)?.local_addr()?.port())
+        };
+        match (self.engine.port, free(self.engine.port.unwrap_or(0))) {
+            (_, Ok(port)) => Ok(port),
+            (Some(port), Err(error)) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                Err(LaunchFailure::PortTaken { address: format!("{}:{port}", self.engine.host) })
+            }
+            // A host of another machine: what is free there cannot be seen from here.
+            (Some(port), Err(_)) => Ok(port),
+            (None, Err(_)) => {
+                let any = TcpListener::bind(("0.0.0.0", 0)).and_then(|listener| listener.local_addr());
+                any.map(|address| address.port())
+                    .map_err(|error| LaunchFailure::System(format!("no free port: {error}")))
             }
         }
+    }
+
+    /// The first number without a log.
+    fn next_log(&self) -> (u32, PathBuf) {
+        let path = |launch: u32| self.folder.join(format!("engine-{launch:03}.log"));
+        let launch = (1..u32::MAX).find(|launch| !path(*launch).exists()).unwrap_or(u32::MAX);
+        (launch, path(launch))
     }
 }
 

@@ -30,7 +30,6 @@ mod launch;
 mod launches;
 mod log;
 mod output;
-mod ports;
 mod protocol;
 mod ready;
 mod running;

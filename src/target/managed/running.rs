@@ -13,7 +13,6 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
 
 use super::failure::{EngineFailure, Exit, LaunchFailure, Phase, classify};
-use super::ports::HeldPort;
 use super::protocol::{Order, Report};
 use super::ready::{self, Answer};
 use super::{SUPERVISOR, log, tree};
@@ -160,7 +159,7 @@ pub struct Running {
     pub command: String,
     /// File with its output.
     pub log: PathBuf,
-    pub(super) port: HeldPort,
+    pub(super) port: u16,
     pub(super) id: String,
     pub(super) endpoint: EndpointPlan,
     pub(super) ready: Vec<String>,
