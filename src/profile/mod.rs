@@ -8,9 +8,9 @@
 //! ```
 //! use plimsoll::profile::ProfilePlan;
 //! use plimsoll::recipe::Recipe;
-//! let recipe = Recipe::from_toml("[profile]\nkind = 'prefill'\nisl = [128, 512]", "example").unwrap();
+//! let recipe = Recipe::from_toml("[profile]\nkind = 'prefill'\nisl = [128, 512, 1024, 2048]", "example").unwrap();
 //! let plan = ProfilePlan::of(recipe, None).unwrap();
-//! assert_eq!(plan.each().count(), 2);
+//! assert_eq!(plan.each().count(), 4);
 //! ```
 
 mod cells;
